@@ -52,10 +52,19 @@ void fini(void)
 {
 }
 
+/* In lines of its own, after what plug-ins before this one said. */
 static void tell(char **err_msg, const char *text)
 {
-	if (err_msg)
-		rtsched_set_text(err_msg, text);
+	size_t room;
+	char *both = NULL;
+
+	if (!err_msg)
+		return;
+	room = strlen(text) + (*err_msg ? strlen(*err_msg) : 0) + 2;
+	if (*err_msg && (both = malloc(room)))
+		snprintf(both, room, "%s\n%s", *err_msg, text);
+	rtsched_set_text(err_msg, both ? both : text);
+	free(both);
 }
 
 static bool is_ours(const struct rtsched_settings *set, uint32_t uid)

@@ -12,12 +12,12 @@ from rtsched.adapters.slurm.slurm_conf import (
     settings,
     uninstalled,
     with_all,
-    with_first,
+    with_last,
 )
 from rtsched.errors import ConfigError, InputError
 
 HERE = Path("/etc/slurm/slurm.conf")
-WANTED = {"JobSubmitPlugins": "rtsched,lua", "PluginDir": "/opt/a:/usr/lib/slurm"}
+WANTED = {"JobSubmitPlugins": "lua,rtsched", "PluginDir": "/opt/a:/usr/lib/slurm"}
 CONF = r"""# a site
 ClusterName=x
 jobsubmitplugins=lua   # ours
@@ -47,7 +47,7 @@ def test_putting_in():
     assert text.splitlines()[2] == OFF + "jobsubmitplugins=lua   # ours"
     assert text.splitlines()[-3:-1] == [f"{name}={value}" for name, value in WANTED.items()]
     found = settings(HERE, text)
-    assert [each.value for each in found["jobsubmitplugins"]] == ["rtsched,lua"]
+    assert [each.value for each in found["jobsubmitplugins"]] == ["lua,rtsched"]
     assert installed(HERE, text, WANTED) == text
     assert uninstalled(text) == CONF
 
@@ -65,7 +65,7 @@ def test_other_values_later():
     """Another value than an earlier installation's takes its place, and the old line comes back."""
     text = installed(HERE, installed(HERE, CONF, WANTED), {"JobSubmitPlugins": "rtsched"})
     assert "JobSubmitPlugins=rtsched\n" in text
-    assert "rtsched,lua" not in text
+    assert "lua,rtsched" not in text
     assert uninstalled(text) == CONF
 
 
@@ -90,7 +90,7 @@ def test_where_we_must_not(tmp_path):
     path = tmp_path / "slurm.conf"
     path.write_text("include more.conf\nInclude none.conf\nInclude slurm.conf\n")
     assert settings(path)["jobsubmitplugins"][0].value == "lua"
-    with pytest.raises(ConfigError, match=r"more.conf:1: .* set JobSubmitPlugins=rtsched,lua"):
+    with pytest.raises(ConfigError, match=r"more.conf:1: .* set JobSubmitPlugins=lua,rtsched"):
         installed(path, path.read_text(), WANTED)
     with pytest.raises(ConfigError, match="shares its line"):
         installed(HERE, CONF, {"SlurmdPort": "1"})
@@ -103,9 +103,10 @@ def test_no_file(tmp_path):
 
 
 def test_lists():
-    """Ours comes first into a list of plug-ins, once; flags are taken in any case."""
-    assert with_first("", "rtsched") == "rtsched"
-    assert with_first("lua,rtsched", "rtsched") == "lua,rtsched"
+    """Ours comes last in a list of plug-ins, once; flags are taken in any case."""
+    assert with_last("", "rtsched") == "rtsched"
+    assert with_last("lua,rtsched", "rtsched") == "lua,rtsched"
+    assert with_last("rtsched,lua", "rtsched") == "lua,rtsched"
     assert with_all("JOB_comment", ("job_comment", "job_extra")) == "JOB_comment,job_extra"
 
 

@@ -27,14 +27,14 @@ from rtsched.errors import AdapterError
 
 CONF = "ClusterName=x\nJobSubmitPlugins=lua # site\nPriorityType=priority/multifactor\n"
 READY = {
-    "jobsubmitplugins": "rtsched,lua",
+    "jobsubmitplugins": "lua,rtsched",
     "accountingstoreflags": "job_comment,job_extra",
     "plugindir": "/opt/rtsched:/usr/lib/slurm",
 }
 GOOD = Setup(
     path=Path("/etc/slurm/slurm.conf"),
     conf=READY,
-    running={"jobsubmitplugins": "rtsched,lua", "slurmuser": "slurm(64030)"},
+    running={"jobsubmitplugins": "lua,rtsched", "slurmuser": "slurm(64030)"},
     version="26.05.5",
     plugin=Path("/opt/rtsched/job_submit_rtsched.so"),
     plugin_version="26.05.5",
@@ -163,7 +163,7 @@ def test_what_is_wanted():
     """The lines follow from what there is; lists are added to, and PluginDir stays what it is."""
     setup = replace(GOOD, conf={"jobsubmitplugins": "lua", "taskprolog": "/x"})
     plain = {
-        "JobSubmitPlugins": "rtsched,lua",
+        "JobSubmitPlugins": "lua,rtsched",
         "AccountingStoreFlags": "job_comment,job_extra",
     }
     assert wanted(setup) == plain
@@ -255,7 +255,7 @@ def test_check(run, site, plugin):
     assert result.exit_code == 1, result.stderr
     text = " ".join(result.stdout.split())
     assert "is built for Slurm 26.05.5" in text
-    assert "JobSubmitPlugins=lua, wanted: rtsched,lua" in text
+    assert "JobSubmitPlugins=lua, wanted: lua,rtsched" in text
     assert "rtsched has AdminLevel=Operator" in text
     (plugin / "job_submit_rtsched.so").unlink()
     result = run("slurm", "check", *site, "--json")
@@ -282,7 +282,7 @@ def test_install_shows_first(run, site, plugin, tmp_path):
     """Without --apply the change is shown and nothing is written."""
     result = run("slurm", "install", *site)
     assert result.exit_code == 0, result.stderr
-    assert "+JobSubmitPlugins=rtsched,lua" in result.stdout
+    assert "+JobSubmitPlugins=lua,rtsched" in result.stdout
     assert "PluginDir" not in result.stdout
     assert "TaskProlog" not in result.stdout
     assert "Remaining steps" in result.stdout
@@ -298,13 +298,13 @@ def test_install_and_uninstall(run, site, plugin, tmp_path):
         result = run("slurm", "install", *site, "--apply")
         assert result.exit_code == 0, result.stderr
     assert "nothing to change" in result.stdout
-    assert "\nJobSubmitPlugins=rtsched,lua\n" in path.read_text()
+    assert "\nJobSubmitPlugins=lua,rtsched\n" in path.read_text()
     assert path.stat().st_mode & 0o777 == 0o640
     (backup,) = tmp_path.glob("slurm.conf.rtsched-*")
     assert backup.read_text() == CONF
     result = run("slurm", "uninstall", "--slurm-conf", path)
-    assert "-JobSubmitPlugins=rtsched,lua" in result.stdout
-    assert "rtsched,lua" in path.read_text()
+    assert "-JobSubmitPlugins=lua,rtsched" in result.stdout
+    assert "lua,rtsched" in path.read_text()
     result = run("slurm", "uninstall", "--slurm-conf", path, "--apply")
     assert result.exit_code == 0
     assert "scontrol reconfigure" in result.stderr
@@ -383,7 +383,7 @@ def test_a_forced_task_prolog(run, site, plugin, tmp_path):
     assert "nothing to change" in run("slurm", "install", *site, "--apply").stdout
     assert run("slurm", "install", *site, "--no-task-prolog", "--apply").exit_code == 0
     assert "TaskProlog" not in path.read_text()
-    assert "JobSubmitPlugins=rtsched,lua" in path.read_text()
+    assert "JobSubmitPlugins=lua,rtsched" in path.read_text()
 
 
 def test_no_slurm(run, tmp_path, refused, monkeypatch):

@@ -125,7 +125,7 @@ def wanted(setup: Setup, task_prolog: bool | None = None) -> dict[str, str]:
     """
     present = setup.conf
     found = {
-        "JobSubmitPlugins": slurm_conf.with_first(present.get("jobsubmitplugins", ""), "rtsched"),
+        "JobSubmitPlugins": slurm_conf.with_last(present.get("jobsubmitplugins", ""), "rtsched"),
         "AccountingStoreFlags": slurm_conf.with_all(present.get("accountingstoreflags", ""), FLAGS),
     }
     if "plugindir" in present:

@@ -199,10 +199,13 @@ def uninstalled(text: str) -> str:
     return "\n".join(kept)
 
 
-def with_first(value: str, ours: str) -> str:
-    """Return a list of plug-ins in which ours is, first if it was not there: `rtsched,lua`."""
-    names = [name for name in value.split(",") if name]
-    return value if ours in names else ",".join([ours, *names])
+def with_last(value: str, ours: str) -> str:
+    """Return a list of plug-ins in which ours is the last: `lua,rtsched`.
+
+    Those before it may change a job, or refuse it, and what they tell its user stays.
+    """
+    names = [name for name in value.split(",") if name and name != ours]
+    return ",".join([*names, ours])
 
 
 def with_all(value: str, ours: tuple[str, ...]) -> str:
