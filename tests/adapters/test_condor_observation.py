@@ -322,6 +322,13 @@ def test_a_load_that_has_its_slots_counts_as_running() -> None:
     )
 
 
+def test_suspended_jobs() -> None:
+    """Nobody knows when they end."""
+    poll = Polls(slot("slot1@a"), slot("slot2@a"))
+    view = poll(runs(1), runs(2, on="slot2@a", jobstatus=SUSPENDED))
+    assert view.observation.marks.suspended.tolist() == [False, True]
+
+
 def test_marks() -> None:
     """Admissions and the words in their place, holds, and who must not be stopped."""
     poll = Polls(slot("slot1@a"), slot("slot2@a"))

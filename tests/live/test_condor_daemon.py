@@ -363,6 +363,17 @@ def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
     assert "rtsched: run time" in json.dumps(live.ads('Owner == "bob"'))
 
 
+def test_a_suspended_job_is_at_risk(live: LivePool) -> None:
+    """Its user is told, and again when it goes on."""
+    job = live.promise(*within(600, 60), seconds=30)
+    live.wait_status(job, "running")
+    live.polled()
+    for tool, told in (("suspend", "at risk: the job is suspended"), ("continue", "after all")):
+        live.pool.run([f"condor_{tool}", live.name(job)], user="alice")
+        eventually(lambda told=told: told in str(live.ad(job).get("RtWhy")), 30, told)
+    assert live.state(job) == "firm"
+
+
 def test_the_schedd_tells_when_a_job_executes(live: LivePool) -> None:
     """By that its planned end is counted, where HTCondor's own limit counts execution alone."""
     job = live.submit("allowed_execute_duration = 300", seconds=60).job

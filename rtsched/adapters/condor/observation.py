@@ -19,6 +19,7 @@ from rtsched.adapters.condor.pool_state import (
     HELD,
     IDLE,
     REMOVED,
+    SUSPENDED,
     UNJUDGED,
     has_slot,
     slot_names,
@@ -393,6 +394,8 @@ def marks_of(
     of_arrays = are_in(queue.procs.job, list(queue.arrays))
     held[groups.group[of_arrays & (queue.procs.status != HELD)]] = False  # others go on
     held = held[which]
+    suspended = np.zeros(len(groups.job), np.bool_)
+    suspended[groups.group[queue.procs.status == SUSPENDED]] = True
     names = (*procs.names("admission"), None)
     deferred = np.array([name == DEFERRED for name in names], np.bool_)[procs.admission] & ~held
     unjudged = np.array([name in {None, UNJUDGED} for name in names], np.bool_)[procs.admission]
@@ -431,6 +434,7 @@ def marks_of(
         held=(held & ~groups.runs[which]) | deferred,
         requeues=~_declares(queue, first, False),
         stuck=are_in(groups.job[which], list(stuck)),
+        suspended=suspended[which],
         problem=problem,
         notify=notify,
         odds=odds,

@@ -290,7 +290,8 @@ def _wrong(name: str, value: object, ad: Record) -> str:
     if name in _NUMBERS:
         found = number(ad, name)
         if not math.isfinite(found) or found < 0 or isinstance(value, bool):
-            return f"{shown} must be a number such as 600, not {shortened(value)}"
+            such = "time() + 3600" if name == "rtdeadline" else "600"
+            return f"{shown} must be a number such as {such}, not {shortened(value)}"
         if name in _POSITIVE and found <= 0:
             return f"{shown} must be above 0"
         if name == "rtdeadline" and found > LAST:
