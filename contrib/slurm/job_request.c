@@ -119,6 +119,8 @@ static void other(struct rtsched_request *request, const job_desc_msg_t *job)
 	    {job->batch_features && *job->batch_features, "batch"},
 	    {job->clusters && *job->clusters, "clusters"},
 	    {job->job_size_str && *job->job_size_str, "nodes-list"},
+	    {asked16(job->immediate), "immediate"},
+	    {job->warn_flags != NO_VAL16 && job->warn_flags & KILL_JOB_RESV, "signal=R"},
 	    {job->end_time && job->end_time != (time_t)NO_VAL, "end-time"},
 	};
 	char names[512] = "";

@@ -197,6 +197,19 @@ def test_the_layout_of_tasks_is_sent(tested: Filter) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [("immediate=1", "immediate"), ("warn_flags=256", "signal=R"), ("warn_flags=1", None)],
+)
+def test_what_lets_a_job_start_otherwise_is_named(
+    tested: Filter, asked: str, named: str | None
+) -> None:
+    """At once or not at all, or in a reservation of others; a signal to the script does not."""
+    with FilterServer(tested.socket, answering(*ACCEPTED)) as server:
+        tested.submit("deadline=2000000000", asked)
+    assert server.asked[0][1].get(Tag.OTHER) == named
+
+
 @pytest.fixture
 def in_slurmctld(build: Build, slurm_include: Path, tmp_path: Path) -> Filter:
     """Return the filter in a program that has what it looks up in slurmctld."""

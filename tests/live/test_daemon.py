@@ -123,6 +123,18 @@ def test_a_promise_is_kept_beside_a_full_queue(live: Live) -> None:
         live.cluster.wait_job(job)
 
 
+def test_a_job_that_must_start_at_once_is_promised_nothing(live: Live) -> None:
+    """Slurm would refuse it: a promised job waits for its reservation."""
+    job = ("-N1", "--time=1", "--deadline=now+1hour")
+    for words, option in (
+        (("srun", "-I", *job, "true"), "--immediate"),
+        (("salloc", "-I", *job, "true"), "--immediate"),
+        (("sbatch", "--signal=R:USR1@10", *job, "--wrap=true"), "--signal=R"),
+    ):
+        assert f"rtsched: cannot plan with {option}; leave it out" in live.command(*words)
+    assert live.command("srun", "-I", "-N1", "--time=1", "true").startswith("0 ")
+
+
 def test_an_offer_means_the_same_in_another_zone(live: Live) -> None:
     """The daemon's clock is set back this night, and its user is in New York."""
     live.cluster.stop_daemon()

@@ -62,7 +62,7 @@ static void fill(job_desc_msg_t *job, const char *pair)
 	NUMBER(num_tasks) NUMBER(begin_time) NUMBER(het_job_offset) NUMBER(time_min)
 	NUMBER(sockets_per_node) NUMBER(cores_per_socket) NUMBER(threads_per_core)
 	NUMBER(ntasks_per_socket) NUMBER(ntasks_per_core) NUMBER(ntasks_per_tres)
-	NUMBER(req_switch) NUMBER(overcommit)
+	NUMBER(req_switch) NUMBER(overcommit) NUMBER(immediate) NUMBER(warn_flags)
 	if (!strcmp(key, "env"))
 		fake_environment(job, (uint32_t)strtoul(value, NULL, 10));
 }
