@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+os.environ.setdefault("RTSCHED_COMPILE", "1")  # measured processes wait until all is compiled
+
 HERE = Path(__file__).parent
 CORE = max(os.sched_getaffinity(0))
 """The core that measured processes are bound to."""

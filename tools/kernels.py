@@ -58,9 +58,10 @@ def compile_all(directory: Path, commands: list[tuple[str, ...]]) -> int:
             **os.environ,
             "NUMBA_CPU_NAME": processor,
             "NUMBA_CPU_FEATURES": features,
+            "RTSCHED_COMPILE": "1",
             "PYTHONPATH": f"{copy}:{copy / 'plugins'}",
         }
-        for name in ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT", "RTSCHED_COMPILE"):
+        for name in ("NUMBA_CACHE_DIR", "NUMBA_DISABLE_JIT"):
             environment.pop(name, None)
         loaded: set[Path] = set()
         for command in commands:
