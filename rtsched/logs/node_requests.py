@@ -368,16 +368,21 @@ class Hardware:
         want = {name: min(int(given.get(name, 0)), _MOST) for name in COUNTS}
         tasks, threads = want["ntasks-per-node"], want["threads-per-core"]
         sockets, each = want["sockets-per-node"], want["cores-per-socket"]
-        mask: Mask = (
-            (self.usable(threads) >= want["mincpus"])
-            & (self.threads >= threads)
-            & (self.socket_count >= sockets)
-            & (np.count_nonzero(self.sockets >= each, axis=1) >= max(sockets, 1))
-            & (self.memory >= want["mem"] * MIB)
-            & (self.memory >= want["mem-per-cpu"] * MIB * self.cpus)
-            & (self.memory >= want["mem-per-gpu"] * MIB * self.amount("gres/gpu"))
-            & (self.disk >= want["tmp"])
-        )
+        mask = np.ones(len(self), np.bool_)
+        if want["mincpus"]:
+            mask &= self.usable(threads) >= want["mincpus"]
+        if threads:
+            mask &= self.threads >= threads
+        if sockets or each:
+            mask &= np.count_nonzero(self.sockets >= max(each, 1), axis=1) >= max(sockets, 1)
+        if want["mem"]:
+            mask &= self.memory >= want["mem"] * MIB
+        if want["mem-per-cpu"]:
+            mask &= self.memory >= want["mem-per-cpu"] * MIB * self.cpus
+        if want["mem-per-gpu"]:
+            mask &= self.memory >= want["mem-per-gpu"] * MIB * self.amount("gres/gpu")
+        if want["tmp"]:
+            mask &= self.disk >= want["tmp"]
         if want["ntasks-per-core"]:
             mask &= self.cores * want["ntasks-per-core"] >= tasks
         if want["ntasks-per-socket"]:
