@@ -498,19 +498,22 @@ def node_rows(output: str) -> list[NodeRow]:
         if not pairs.get("NodeName"):
             continue
         memory = number(pairs.get("RealMemory", "")) - number(pairs.get("MemSpecLimit", ""))
+        cpus, usable = number(pairs.get("CPUTot", "")), number(pairs.get("CPUEfctv", ""))
+        threads = number(pairs.get("ThreadsPerCore", "")) or 1
+        sockets = number(pairs.get("Sockets", "")) or 1
         rows.append(
             NodeRow(
                 pairs["NodeName"],
-                number(pairs.get("CPUEfctv", "")) or number(pairs.get("CPUTot", "")) or 1,
+                usable or cpus or 1,
                 max(memory, 0) * MEGABYTE or -1,
                 state_of(pairs.get("State", "")),
                 words_of(pairs.get("ActiveFeatures", "")),
                 words_of(pairs.get("Partitions", "")),
                 number(pairs.get("Weight", "")),
                 tuple(sorted(gres(text(pairs.get("Gres", ""))).items())),
-                number(pairs.get("ThreadsPerCore", "")) or 1,
+                threads,
                 in_maintenance(pairs.get("State", "")),
-                _sockets(pairs),
+                _sockets(cpus or usable, sockets, threads, pairs.get("CPUSpecList", "")),
                 number(pairs.get("TmpDisk", "")),
                 words_of(pairs.get("AvailableFeatures", "")),
             )
@@ -518,17 +521,15 @@ def node_rows(output: str) -> list[NodeRow]:
     return rows
 
 
-def _sockets(pairs: Mapping[str, str]) -> tuple[int, ...]:
+@lru_cache(maxsize=256)
+def _sockets(cpus: int, sockets: int, threads: int, kept: str) -> tuple[int, ...]:
     """Return the cores that jobs may have of each socket of a node, the most first.
 
-    Slurm shows those that it keeps for the system (CoreSpecCount, CpuSpecList) by processors, in
-    order of the cores.
+    `kept` are the processors that Slurm keeps for the system (CPUSpecList, also by CoreSpecCount),
+    in order of the cores.
     """
-    threads, sockets = (number(pairs.get(of, "")) or 1 for of in ("ThreadsPerCore", "Sockets"))
-    cpus = number(pairs.get("CPUTot", "")) or number(pairs.get("CPUEfctv", ""))
     each = max(cpus // threads // sockets, 1)
-    kept = names_of(f"[{pairs.get('CPUSpecList', '')}]")
-    cores = {int(cpu) // threads for cpu in kept if cpu.isdigit()}
+    cores = {int(cpu) // threads for cpu in names_of(f"[{kept}]") if cpu.isdigit()}
     left = (each - sum(core // each == at for core in cores) for at in range(sockets))
     return tuple(sorted(left, reverse=True))
 
