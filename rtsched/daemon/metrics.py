@@ -27,9 +27,6 @@ from rtsched.model.units import PERIODS
 from rtsched.model.verdicts import Verdict
 from rtsched.text import CLASSES, class_of
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 try:
     import prometheus_client
     from prometheus_client import CollectorRegistry, generate_latest

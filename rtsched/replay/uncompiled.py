@@ -1,6 +1,7 @@
 """The first replay of a short log: without compiled kernels, which are compiled beside it.
 
 To compile what a replay runs takes minutes, once; to replay a short log without takes seconds.
+Kernels, and with them numba, are imported where they are needed: the command's help needs none.
 """
 
 from __future__ import annotations
@@ -11,9 +12,6 @@ import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
-
-from rtsched.kernels import compiling
-from rtsched.kernels.machine_loop import advance
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +28,9 @@ class NotCompiled(BaseException):
 @contextmanager
 def unless_compiling(refused: bool = True) -> Iterator[None]:
     """If `refused`, have `NotCompiled` raised where numba begins to compile in this process."""
-    if not refused or compiling.numba is None:
+    from rtsched.kernels.compiling import COMPILING
+
+    if not (refused and COMPILING):
         yield
         return
     from numba.core import event
@@ -52,9 +52,11 @@ def may_restart(files: Sequence[Path]) -> bool:
     Not where the environment says whether to compile, where another program calls rtsched, or as
     the first process of a container, with which all others end.
     """
+    from rtsched.kernels.compiling import COMPILING
+
     program = Path(sys.argv[0])
     is_rtsched = "rtsched" in (program.name, program.parent.name)  # or `python -m rtsched`
-    is_left_open = compiling.COMPILING and "RTSCHED_COMPILE" not in os.environ
+    is_left_open = COMPILING and "RTSCHED_COMPILE" not in os.environ
     lasts = os.getpid() != 1 and hasattr(os, "fork")
     return is_left_open and is_rtsched and lasts and all(file.is_file() for file in files)
 
@@ -69,6 +71,8 @@ def compile_beside(work: Callable[[], object]) -> int:
         return number
     try:
         import fcntl
+
+        from rtsched.kernels.machine_loop import advance
 
         os.setsid()
         os.nice(19)
