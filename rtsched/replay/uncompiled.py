@@ -27,7 +27,10 @@ class NotCompiled(BaseException):
 
 @contextmanager
 def unless_compiling(refused: bool = True) -> Iterator[None]:
-    """If `refused`, have `NotCompiled` raised where numba begins to compile in this process."""
+    """If `refused`, have `NotCompiled` raised where numba begins to compile a kernel of rtsched.
+
+    Others may be kept nowhere, and are compiled in each process.
+    """
     from rtsched.kernels.compiling import COMPILING
 
     if not (refused and COMPILING):
@@ -36,8 +39,9 @@ def unless_compiling(refused: bool = True) -> Iterator[None]:
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]
-        def on_start(self, _event: object) -> None:
-            raise NotCompiled
+        def on_start(self, begun: Any) -> None:
+            if begun.data["dispatcher"].py_func.__module__.startswith("rtsched"):
+                raise NotCompiled
 
         def on_end(self, _event: object) -> None:
             pass

@@ -83,14 +83,15 @@ def test_only_this_program_starts_again(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def test_what_would_be_compiled_is_refused() -> None:
-    """Where a kernel would be compiled; one that was is called."""
-    kernel = compiling.numba.njit(lambda value: value + 1)
+    """Where a kernel of rtsched would be compiled; one that was is called, and so are others."""
+    kernel, own = (compiling.numba.njit(lambda value: value + 1) for _ in range(2))
+    kernel.py_func.__module__ = "rtsched.kernels.added"
     with pytest.raises(NotCompiled), unless_compiling():
         kernel(1)
     with unless_compiling(False):
         assert kernel(1) == 2
     with unless_compiling():
-        assert kernel(1) == 2
+        assert kernel(1) == own(1) == 2
 
 
 def test_short_is_what_takes_less_than_compiling() -> None:
