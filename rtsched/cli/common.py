@@ -465,29 +465,23 @@ def compiling_shown(show: Callable[[bool], None]) -> Iterator[None]:
 
     What it finds in its cache it does not compile.
     """
-    from rtsched.kernels.compiling import numba
+    from rtsched.replay.uncompiled import while_compiling
 
-    if numba is None:
-        yield
-        return
-    from numba.core import event
+    depth = 0  # one compiled function has others compiled: only the outermost counts
 
-    class Listener(event.Listener):  # type: ignore[misc]
-        """One compiled function has others compiled: only the outermost counts."""
+    def begins(_module: str) -> None:
+        nonlocal depth
+        depth += 1
+        if depth == 1:
+            show(True)
 
-        depth = 0
+    def ends() -> None:
+        nonlocal depth
+        depth -= 1
+        if depth == 0:
+            show(False)
 
-        def on_start(self, _event: object) -> None:
-            self.depth += 1
-            if self.depth == 1:
-                show(True)
-
-        def on_end(self, _event: object) -> None:
-            self.depth -= 1
-            if self.depth == 0:
-                show(False)
-
-    with event.install_listener("numba:compile", Listener()):
+    with while_compiling(begins, ends):
         yield
 
 

@@ -431,7 +431,7 @@ def replay_all(
 
         count = min(asked.workers, len(policies))
         workers: Workers = (
-            LocalWorkers(workload, count, recorded, may_compile=not asked.may_restart)
+            LocalWorkers(workload, count, record_nodes=recorded, may_compile=not asked.may_restart)
             if client is None
             else DaskWorkers(client, workload, record_nodes=recorded)
         )

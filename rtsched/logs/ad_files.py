@@ -13,7 +13,7 @@ from xml.parsers import expat
 import msgspec
 
 from rtsched.logs.classads import Record, json_value, parse_value
-from rtsched.logs.source import json_objects, readable
+from rtsched.logs.source import is_json, json_records, readable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from rtsched.logs.source import Source
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
-_JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 
 
 def header_of(head: bytes) -> tuple[str, list[str]]:
@@ -91,11 +90,6 @@ def _value(cell: str) -> Value:
 
 _LONGEST = 1 << 20
 """Characters of the longest value that is read."""
-
-
-def is_json(head: bytes) -> bool:
-    """Return whether a file begins with an object of JSON, or a list of some."""
-    return _JSON.match(head) is not None
 
 
 def is_xml(head: bytes) -> bool:
@@ -205,7 +199,7 @@ def read_ads(
         Is told of each ad that cannot be read.
     """
     if is_json(source.head):
-        return _json_ads(source, int(source.head.lstrip().startswith(b"[")), names, bad)
+        return _json_ads(source, names, bad)
     if is_xml(source.head):
         return xml_ads(source, names, bad)
     if is_table(source.head):
@@ -214,10 +208,10 @@ def read_ads(
 
 
 def _json_ads(
-    source: Source, level: int, names: frozenset[str], bad: Callable[[str, int], None]
+    source: Source, names: frozenset[str], bad: Callable[[str, int], None]
 ) -> Iterator[tuple[int, Record]]:
     decoder = msgspec.json.Decoder(dict[str, object])
-    for line, text in json_objects(source, level):
+    for line, text in json_records(source):
         try:
             ad = decoder.decode(text)
         except (msgspec.MsgspecError, UnicodeError, RecursionError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rtsched.errors import InputError
-from rtsched.logs.ad_files import is_json, is_xml, read_ads
+from rtsched.logs.ad_files import is_xml, read_ads
 from rtsched.logs.classads import Record, number, text
 from rtsched.logs.machine import Node, cluster_of
 from rtsched.logs.slurm_cluster import (
@@ -23,7 +23,7 @@ from rtsched.logs.slurm_cluster import (
     topology_places,
     with_partitions_as_text,
 )
-from rtsched.logs.source import Source, readable
+from rtsched.logs.source import Source, is_json, readable
 from rtsched.model.cluster import Cluster, NodeState
 from rtsched.model.resources import DISK, GPU
 

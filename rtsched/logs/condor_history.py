@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from rtsched.logs.ad_files import is_json, is_table, is_xml, read_ads
+from rtsched.logs.ad_files import is_table, is_xml, read_ads
 from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.gather import (
     MOST,
@@ -22,6 +22,7 @@ from rtsched.logs.gather import (
     unless_constant,
     whole,
 )
+from rtsched.logs.source import is_json
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
 from rtsched.model.resources import CPU, DISK, GPU, MEMORY
@@ -139,9 +140,9 @@ _FLUSH = 16384
 _HEAD = re.compile(rb"^(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)[ \t]*=", re.M | re.I)
 _LONG = re.compile(rb"\s*(?:\*\*\*|[A-Za-z_]\w*[ \t]*=)")
 _XML_HEAD = re.compile(rb'<a n="(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)">', re.I)
+_JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
 RUNS = re.compile(rb'^\*\*\* .*\bRunInstanceId=|\bEpochWriteDate"?[ \t]*[:=]', re.M)
 """What is in each record of a history of runs (JOB_EPOCH_HISTORY), in none of a job's."""
-_JSON_HEAD = re.compile(rb'"(?:ClusterId|ProcId|QDate|GlobalJobId|JobStatus)"\s*:', re.I)
 
 
 class CondorHistoryReader:

@@ -17,7 +17,7 @@ from rtsched.logs.gather import Coder
 from rtsched.logs.sacct import moment, per_processor, zone_label
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import NO_VALUE, deadline_in, ending, submit_line
-from rtsched.logs.source import json_objects
+from rtsched.logs.source import is_json, json_objects, json_records
 from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:
@@ -191,7 +191,7 @@ class SacctJsonReader:
     @staticmethod
     def claims(head: bytes) -> bool:
         """Return whether an object with a list `jobs` begins, or its jobs; not those of squeue."""
-        if not re.match(rb'\s*(?:\[\s*)?\{\s*"', head) or is_squeue_json(head):
+        if not is_json(head) or is_squeue_json(head):
             return False
         alone = b'"job_id"' in head and _TIME.search(head) is not None
         return alone or _JOBS.search(head) is not None
@@ -325,7 +325,7 @@ def job_objects(source: Source) -> Iterator[tuple[int, bytes]]:
     """Yield line and text of each job: of the list `jobs`, or alone, as `jq` takes them out."""
     if _JOBS.search(source.head):
         return json_objects(source, 2, "jobs")
-    return json_objects(source, int(source.head.lstrip().startswith(b"[")))
+    return json_records(source)
 
 
 def json_reason(error: Exception) -> str:

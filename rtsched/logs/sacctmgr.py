@@ -75,20 +75,18 @@ def rows_in(name: str, text: str, needed: tuple[str, ...], command: str) -> list
     ]
     if not lines:
         raise InputError(name, f"the file is empty; write it with `{command}`")
-    lacking = [
-        [column for column in needed if column.lower() not in _names(cells)] for _, cells in lines
-    ]
-    at = next((at for at, missing in enumerate(lacking) if not missing), 0)
+    at = next((at for at, (_, cells) in enumerate(lines) if not _missing(cells, needed)), 0)
     if any(len(cells) >= len(lines[at][1]) for _, cells in lines[:at]):
         at = 0
-    if lacking[at]:
+    first, cells = lines[at]
+    if missing := _missing(cells, needed):
         raise InputError(
             name,
-            f"no header line with {' and '.join(lacking[at])}; write the file with `{command}`, "
+            f"no header line with {' and '.join(missing)}; write the file with `{command}`, "
             "without -n",
-            line=lines[at][0],
+            line=first,
         )
-    header = _names(lines[at][1])
+    header = _names(cells)
     rows = []
     for number, cells in lines[at + 1 :]:
         row = Row(name, number, command, dict(zip(header, cells, strict=False)))
@@ -101,6 +99,12 @@ def rows_in(name: str, text: str, needed: tuple[str, ...], command: str) -> list
 def _names(cells: list[str]) -> list[str]:
     """Return what a header calls its columns, in lower case."""
     return [cell.strip().lower() for cell in cells]
+
+
+def _missing(cells: list[str], needed: tuple[str, ...]) -> list[str]:
+    """Return the columns that a header lacks."""
+    names = _names(cells)
+    return [column for column in needed if column.lower() not in names]
 
 
 _MOST, _PER = "limits/max/", "limits/max/tres/minutes/per/"

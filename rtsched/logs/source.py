@@ -217,6 +217,7 @@ MARK = "\x1f"
 _QUOTED = re.compile(rb'(?:^|[,;\t])"(?:[^"]|"")*"(?:[,;\t\r]|$)', re.MULTILINE)
 _TABLE = re.compile(rb"^(?=[^\n]*\bJobID)[^\n]*\bSubmit\b", re.MULTILINE | re.IGNORECASE)
 """A line that may be the header of a table of jobs."""
+_JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
 _LOOKED_AT = 1 << 14
 _JOB = frozenset(("jobid", "jobidraw"))
 
@@ -292,6 +293,16 @@ LONGEST = 64 << 20
 """A longer object is no job."""
 
 _AT_ONCE = 4096
+
+
+def is_json(head: bytes) -> bool:
+    """Return whether a file begins with an object of JSON, or a list of some."""
+    return _JSON.match(head) is not None
+
+
+def json_records(source: Source) -> Iterator[tuple[int, bytes]]:
+    """Yield `json_objects` of a file that is a list of them, or has one after another."""
+    return json_objects(source, int(source.head.lstrip().startswith(b"[")))
 
 
 def json_objects(source: Source, level: int, key: str = "") -> Iterator[tuple[int, bytes]]:

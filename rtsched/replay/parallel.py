@@ -137,8 +137,8 @@ class LocalWorkers:
         self,
         workload: Workload,
         count: int,
-        record_nodes: bool = True,
         *,
+        record_nodes: bool = True,
         may_compile: bool = True,
     ) -> None:
         context = get_context("spawn")

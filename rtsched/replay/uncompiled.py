@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -26,28 +26,40 @@ class NotCompiled(BaseException):
 
 
 @contextmanager
-def unless_compiling(refused: bool = True) -> Iterator[None]:
-    """If `refused`, have `NotCompiled` raised where numba begins to compile a kernel of rtsched.
+def while_compiling(begins: Callable[[str], None], ends: Callable[[], None]) -> Iterator[None]:
+    """Have `begins`, given a function's module, and `ends` called for each that numba compiles.
 
-    Others may be kept nowhere, and are compiled in each process.
+    In this process; what it finds in its cache it does not compile. One has others compiled.
     """
     from rtsched.kernels.compiling import COMPILING
 
-    if not (refused and COMPILING):
+    if not COMPILING:
         yield
         return
     from numba.core import event
 
     class Listener(event.Listener):  # type: ignore[misc]
         def on_start(self, begun: Any) -> None:
-            if begun.data["dispatcher"].py_func.__module__.startswith("rtsched"):
-                raise NotCompiled
+            begins(begun.data["dispatcher"].py_func.__module__)
 
         def on_end(self, _event: object) -> None:
-            pass
+            ends()
 
     with event.install_listener("numba:compile", Listener()):
         yield
+
+
+def unless_compiling(refused: bool = True) -> AbstractContextManager[None]:
+    """If `refused`, have `NotCompiled` raised where numba begins to compile a kernel of rtsched.
+
+    Others may be kept nowhere, and are compiled in each process.
+    """
+
+    def refuse(module: str) -> None:
+        if module.startswith("rtsched"):
+            raise NotCompiled
+
+    return while_compiling(refuse, lambda: None) if refused else nullcontext()
 
 
 def may_restart(files: Sequence[Path]) -> bool:

@@ -39,7 +39,7 @@ def known_groups(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def told(settings: str, **who: Any) -> str:
-    """Return what ann is told of a partition with these settings."""
+    """Return what ann reads about a partition with these settings."""
     given = {"accounts": ("physics", "science", "root"), "qos": "normal", "host": "login1"}
     shown, _ = partitions_of(f"PartitionName=p {settings}")
     part = Partition("p", access=access_of(shown["p"]))

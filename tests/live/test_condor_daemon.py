@@ -364,7 +364,7 @@ def test_a_job_that_outlives_its_run_time(live: LivePool) -> None:
 
 
 def test_a_suspended_job_is_at_risk(live: LivePool) -> None:
-    """Its user is told, and again when it goes on."""
+    """Its user is informed, and again when it goes on."""
     job = live.promise(*within(600, 60), seconds=30)
     live.wait_status(job, "running")
     live.polled()

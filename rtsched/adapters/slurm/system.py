@@ -102,6 +102,7 @@ class SlurmSystem:
         self._federation = ""
         self._config_read = self._shares_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
+        self._above: dict[str, str] = {}
         self._no_shares = self._no_billing = ""
         self._shown_limits = LastGood(("", ""), _OLD_LIMITS)
         self._limits = LastGood[LimitRules | None](None, _OLD_LIMITS)
@@ -301,6 +302,7 @@ class SlurmSystem:
             shown = self._commands.shares()
             self._no_shares = _OLD_SHARES if shown is None else ""
             self._shares = self._shares if shown is None else accounts_of(shown)
+            self._above = accounts_above(self._shares[0])
             self._shares_read = now
 
     def _facts(
@@ -324,7 +326,7 @@ class SlurmSystem:
             sharing=sharing,
             given=given,
             home={user: account for account, user in reversed(associations)},
-            above=accounts_above(self._shares[0]),
+            above=self._above,
             users=users,
             limits=limits,
             billing=machine.cluster.billing,
