@@ -458,19 +458,21 @@ class PlanningSession:
             return None
         if not isinstance(planner, EqualNodes):
             return None
-        if any(each.plan is not None for each in self._pools.values()):
-            gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
-        else:
-            gaps = self.prepared.gaps(index, self._now)
         usable = int(np.isfinite(pool.free).sum())
-        place = place_of(gaps, planner.row_of(new, usable), self._now)
+        place = place_of(self._gaps(index), planner.row_of(new, usable), self._now)
         return place if len(place.nodes) else None
+
+    def _gaps(self, index: int) -> Gaps:
+        """Return the gaps of a pool's nodes beside the plan of all promises."""
+        if any(each.plan is not None for each in self._pools.values()):
+            return self.prepared.gaps_beside(self.schedule(), index, self._now)
+        return self.prepared.gaps(index, self._now)
 
     def _free_now(self, pool: _Pool, index: int) -> NDArray[np.float64]:
         """Return when nodes of a pool are free, with `beside` also of promised jobs that start."""
         if not self.beside or self.prepared.insurance.max_nodes:
             return pool.free
-        gaps = self.prepared.gaps_beside(self.schedule(), index, self._now)
+        gaps = self._gaps(index)
         free = np.full(len(pool.free), np.inf)
         free[gaps.node[gaps.begin <= self._now]] = self._now
         return free

@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, TypeVarTuple, cast
 
 from rtsched.errors import PluginError
 
@@ -249,6 +249,11 @@ T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
+RESULTS = 2
+"""Results that are kept: alternatives to a rejected job are judged beside held offers, and without
+them."""
+
+
 class PreparedState:
     """What one plug-in prepared, from one call to the next; hooks name it `prepared`.
 
@@ -257,7 +262,7 @@ class PreparedState:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[Callable[..., Any], tuple[tuple[object, ...], Any]] = {}
+        self._kept: dict[Callable[..., Any], list[tuple[tuple[object, ...], Any]]] = {}
 
     def get(
         self,
@@ -266,12 +271,12 @@ class PreparedState:
         reads: tuple[object, ...] | None = None,
         after: Callable[[T], T | None] | None = None,
     ) -> T:
-        """Return `make(*arguments)`, or its last result if nothing that it reads has changed.
+        """Return `make(*arguments)`, or a kept result if it read the same.
 
         Parameters
         ----------
         make : callable
-            A pure function. The last result of each is kept.
+            A pure function. The last `RESULTS` results of each are kept.
         *arguments
             What it is called with.
         reads : tuple, optional
@@ -284,12 +289,15 @@ class PreparedState:
             it cannot.
         """
         parts: tuple[object, ...] = arguments if reads is None else reads
-        kept = self._kept.get(make)
-        if kept is None or not _same(kept[0], parts):
-            found = after(kept[1]) if after is not None and kept is not None else None
-            kept = self._kept[make] = parts, make(*arguments) if found is None else found
-        result: T = kept[1]
-        return result
+        kept = self._kept.setdefault(make, [])
+        for read, result in kept:
+            if _same(read, parts):
+                return cast("T", result)
+        grown = (after(result) for _, result in kept) if after is not None else ()
+        found = next((result for result in grown if result is not None), None)
+        found = make(*arguments) if found is None else found
+        kept[:] = [(parts, found), *kept[: RESULTS - 1]]
+        return found
 
 
 def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:

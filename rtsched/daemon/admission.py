@@ -22,6 +22,7 @@ from rtsched.daemon.instant import (
     SOON,
     Instant,
     Present,
+    SeenBefore,
     StartedBefore,
     can_start_now,
     present,
@@ -224,6 +225,8 @@ class AdmissionController:
     names_offers : bool
         Whether a rejected job is named a deadline that can be taken for a while; else the earliest
         one that the plug-ins know.
+    seen : SeenBefore
+        What it found out about sites.
     """
 
     chains: Chains
@@ -233,6 +236,7 @@ class AdmissionController:
     instant: Instant | None = None
     worst: bool = False
     names_offers: bool = True
+    seen: SeenBefore = field(default_factory=SeenBefore, repr=False, compare=False)
 
     def judge(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
         """Judge a submission at `now`, seconds since the epoch.
@@ -446,7 +450,7 @@ class AdmissionController:
         own = [promise.id for promise in site.of_user(job.uid, "offered")]
         held = [*dict.fromkeys([*own, *in_the_way(site, now)])]
         if held and _has_deadline(job) and not _at_once(site, job, judgement, now):
-            free = site.without(held)  # what is held may be in its way
+            free = self._without(site, held)  # what is held may be in its way
             alone, nodes = self._evaluate(free, job, now), _nodes(site, job, judgement)
             rejected = judgement.verdicts.code[0] == Verdict.REJECT
             better = _nodes(free, job, alone) > nodes or _at_once(free, job, alone, now)
@@ -489,6 +493,10 @@ class AdmissionController:
         why = "replaced by another one" if result.verdict == "reject" else GAVE_WAY
         changed = (*result.changed, *dropped(site, result.site, now, why))
         return replace(result, changed=changed, codes=codes, judgement=judgement)
+
+    def _without(self, site: Site, held: list[int]) -> Site:
+        """Return the site without some held offers."""
+        return self.seen.of(site, "without", *held, find=lambda: site.without(held))
 
     def _beyond_limit(
         self, site: Site, job: Submission, now: float, full: FullLimit
@@ -536,17 +544,7 @@ class AdmissionController:
         PlannerError
             If the planner failed on a job with a deadline, and the site does not defer it for that.
         """
-        snapshot = replace(site.snapshot, now=now, promised=site.requested)
-        if _queued(job):
-            others = snapshot.queued.take(snapshot.queued.id != job.job)
-            snapshot = replace(snapshot, queued=others)
-        elif len(job.edges):
-            edges = Edges.joined([snapshot.edges, job.edges])
-            snapshot = replace(snapshot, edges=edges)
-        snapshot = with_late_plans_accepted(snapshot)
-        snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
-        now_seen = self._present(site, snapshot)
-        snapshot, due = now_seen.snapshot, Schedule.joined([due, now_seen.started])
+        snapshot, due = self._ground(site, job, now)
         judgement = judge(snapshot, self.chains.of(job.jobs), job.jobs)
         if _without_offer(judgement):
             pinned, more = with_imminent_started(snapshot, site.leeway, admissions=True)
@@ -560,6 +558,27 @@ class AdmissionController:
             return judgement
         plan = Schedule.joined([due, judgement.verdicts.plan])
         return replace(judgement, verdicts=replace(judgement.verdicts, plan=plan))
+
+    def _ground(self, site: Site, job: Submission, now: float) -> tuple[Snapshot, Schedule]:
+        """Return what a job is judged on, and the entries of the plan that count as started."""
+
+        def found() -> tuple[Snapshot, Schedule]:
+            snapshot = replace(site.snapshot, now=now, promised=site.requested)
+            if _queued(job):
+                others = snapshot.queued.take(snapshot.queued.id != job.job)
+                snapshot = replace(snapshot, queued=others)
+            elif len(job.edges):
+                edges = Edges.joined([snapshot.edges, job.edges])
+                snapshot = replace(snapshot, edges=edges)
+            snapshot = with_late_plans_accepted(snapshot)
+            snapshot, due = with_imminent_started(snapshot, site.leeway, self.started)
+            seen = self._present(site, snapshot)
+            return seen.snapshot, Schedule.joined([due, seen.started])
+
+        if _queued(job) or len(job.edges):
+            return found()
+        key = (now, self.instant is None, self.worst)
+        return self.seen.of(site, "ground", *key, find=found)
 
     def _reject(
         self, site: Site, base: Site, job: Submission, now: float, judgement: Judgement

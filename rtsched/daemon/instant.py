@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 import structlog
@@ -36,13 +36,15 @@ from rtsched.model.snapshot import are_in
 from rtsched.model.table import offsets_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
     from rtsched.daemon.site import Site
     from rtsched.model.cluster import Nodes
     from rtsched.model.snapshot import Snapshot
+
+T = TypeVar("T")
 
 SOON = 1.0
 """Seconds before its planned start from which on a job counts as started; and by which nodes may
@@ -64,6 +66,25 @@ class StartedBefore:
         if last is None or not last.holds(snapshot, held, jobs):
             last = self._last = _started(snapshot, held, jobs)
         return last
+
+
+class SeenBefore:
+    """What was found out about a site while a submission is judged, for all that is asked of it.
+
+    Alternatives to a rejected job are judged on the same site, at the same instant. It decides how
+    long that takes, never what comes out.
+    """
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[object, ...], tuple[Site, Any]] = {}
+
+    def of(self, site: Site, *key: object, find: Callable[[], T]) -> T:
+        """Return what `find` returns, which depends on nothing but the site and the key."""
+        found = self._found.get((id(site), *key))
+        if found is None:  # the site is kept too, so that no other one gets its id
+            found = self._found[id(site), *key] = site, find()
+        result: T = found[1]
+        return result
 
 
 class _Started(NamedTuple):
