@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched_plugins.kernels.admission import Plan, Tasks
-    from rtsched_plugins.kernels.admission_events import Prepared
+    from rtsched_plugins.kernels.admission_events import PreparedInOrder
     from rtsched_plugins.kernels.admission_fast import Offer
 
 NOW = 1_800_000_000.0
@@ -123,7 +123,7 @@ def prepare_and_admit(free: NDArray[np.float64], waiting: Tasks, task: Tasks) ->
     return PLANNER.admit(PLANNER.prepare(free, waiting), task, 0.0)
 
 
-def offer_alone(prepared: Prepared, task: Tasks) -> Offer:
+def offer_alone(prepared: PreparedInOrder, task: Tasks) -> Offer:
     """Return the kernel's counter-offer within the plug-in's default budget of tests."""
     test = PLANNER.with_new(prepared, task)
     return least_later(test, 0.0, 0.0, 1.0, Mcdf.Config().offer_tests)

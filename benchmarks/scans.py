@@ -40,7 +40,7 @@ from rtsched_plugins.psts import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from rtsched_plugins.kernels.node_queues import Machine
+    from rtsched_plugins.kernels.node_queues import ScannedNodes
 
 
 def queues_of(nodes: int, jobs: int, dimension: int) -> tuple[Cluster, Queues]:
@@ -60,7 +60,7 @@ def queues_of(nodes: int, jobs: int, dimension: int) -> tuple[Cluster, Queues]:
     return cluster, replace(queues, waiting=waiting, held=held, held_until=until)
 
 
-def rebalanced(queues: Queues, machine: Machine) -> Queues:
+def rebalanced(queues: Queues, machine: ScannedNodes) -> Queues:
     """Return the queues after a scan; a step of it takes 1 s, moving jobs takes no time."""
     terms, choices = (overhead(queues.shape, 1.0, 1.0), 0.0), (MAJORITY, INDEX, False, 512)
     none = queues.waiting[:0], Jobs.build(0)

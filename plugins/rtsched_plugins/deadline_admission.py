@@ -35,7 +35,7 @@ from rtsched.api import (
 from rtsched.kernels.loads import Load
 from rtsched_plugins.insurance import NOTHING, Insurance
 from rtsched_plugins.kernels.admission import rows_of
-from rtsched_plugins.kernels.admission_of_rows import Workload, planning_origin
+from rtsched_plugins.kernels.admission_of_rows import WorkloadRows, planning_origin
 from rtsched_plugins.planning import (
     PlanningSession,
     PreparedPlan,
@@ -459,7 +459,7 @@ class OnePool:
         if usable != self._usable:
             planner, tests = self.planner, self.admission.offer_tests
             rows = rows_of(self._tasks, usable, planner.efficiency, 1, planner.node_rule)
-            jobs = Workload(rows, usable, self.direct, self._final, tests)
+            jobs = WorkloadRows(rows, usable, self.direct, self._final, tests)
             self._policy, self._usable = planner.policy_of(jobs), usable
         return self._policy
 

@@ -291,11 +291,11 @@ class Multifactor:
 
     def _compiled_policy(
         self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
-    ) -> kernel.Charged:
+    ) -> kernel.MultifactorCharges:
         """Return both hooks in compiled form."""
         arrays = lay_out(self.config, self.weights, jobs, accounts, cluster, origin)
         state = begin(accounts, cluster)
-        return kernel.Charged(job_columns(jobs, origin), *arrays, state)
+        return kernel.MultifactorCharges(job_columns(jobs, origin), *arrays, state)
 
     @staticmethod
     def _state(state: Usage | None, accounts: Accounts, cluster: Cluster) -> NDArray[np.float64]:

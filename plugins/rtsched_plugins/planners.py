@@ -23,7 +23,7 @@ from rtsched_plugins.kernels.admission import (
 )
 from rtsched_plugins.kernels.admission_fast import least_later, planned, prepared_in_order
 from rtsched_plugins.kernels.admission_of_rows import ByRule
-from rtsched_plugins.kernels.admission_varied import Machine, demands, run_varied
+from rtsched_plugins.kernels.admission_varied import NodeClasses, demands, run_varied
 from rtsched_plugins.kernels.fractions import (
     Division,
     division_of,
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Nodes
-    from rtsched_plugins.kernels.admission_events import Prepared as InOneOrder
-    from rtsched_plugins.kernels.admission_of_rows import Workload
-    from rtsched_plugins.kernels.portfolio import Prepared as InOrders
+    from rtsched_plugins.kernels.admission_events import PreparedInOrder
+    from rtsched_plugins.kernels.admission_of_rows import WorkloadRows
+    from rtsched_plugins.kernels.portfolio import PreparedInOrders
 
 
 class Planner(Protocol):
@@ -105,7 +105,7 @@ class EqualNodes(ABC):
         """
 
     @abstractmethod
-    def policy_of(self, jobs: Workload) -> Any:
+    def policy_of(self, jobs: WorkloadRows) -> Any:
         """Return the compiled policy that plans these jobs so; loads are sent in one round."""
 
     def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Any:
@@ -150,19 +150,19 @@ class Rules(EqualNodes):
     efficiency: float
     rounds: int = 1
 
-    def test(self, rows: Rows, free: NDArray[np.float64]) -> InOneOrder:
+    def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedInOrder:
         """Return the test of all rows but the last."""
         return prepared_in_order(rows, self.order, free)
 
-    def planned(self, test: InOneOrder, has_new: bool, now: float) -> Plan:
+    def planned(self, test: PreparedInOrder, has_new: bool, now: float) -> Plan:
         """Return the plan of the rows of a test, or who fails."""
         return planned(test, has_new, now)
 
-    def least_later(self, test: InOneOrder, now: float, max_tests: int) -> float:
+    def least_later(self, test: PreparedInOrder, now: float, max_tests: int) -> float:
         """Return the least whole second as deadline with which the last row is admitted."""
         return least_later(test, now, 0.0, 1.0, max_tests).deadline
 
-    def policy_of(self, jobs: Workload) -> ByRule:
+    def policy_of(self, jobs: WorkloadRows) -> ByRule:
         """Return the compiled policy that plans these jobs so."""
         return ByRule(jobs, self.order)
 
@@ -188,19 +188,19 @@ class Several(EqualNodes):
     def _orders(self) -> NDArray[np.int64]:
         return np.array(self.orders, np.int64)
 
-    def test(self, rows: Rows, free: NDArray[np.float64]) -> InOrders:
+    def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedInOrders:
         """Return the test of all rows but the last."""
         return prepared_in_orders(rows, self._orders(), float(self.generosity), free)
 
-    def planned(self, test: InOrders, has_new: bool, now: float) -> Plan:
+    def planned(self, test: PreparedInOrders, has_new: bool, now: float) -> Plan:
         """Return the first complete plan of the rows of a test, or who fails."""
         return planned_by_orders(test, has_new, now)
 
-    def least_later(self, test: InOrders, now: float, max_tests: int) -> float:
+    def least_later(self, test: PreparedInOrders, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the last row is admitted."""
         return least_later_by_orders(test, now, max_tests).deadline
 
-    def policy_of(self, jobs: Workload) -> InTurn:
+    def policy_of(self, jobs: WorkloadRows) -> InTurn:
         """Return the compiled policy that plans these jobs so."""
         return InTurn(jobs, self._orders(), float(self.generosity))
 
@@ -222,22 +222,22 @@ class Varied(NamedTuple):
         return VariedOn(self.rules, self.staggered, _columns(nodes, pace, self.staggered))
 
 
-class Prepared(NamedTuple):
+class PreparedVaried(NamedTuple):
     """What all tests against the same free times and waiting tasks share."""
 
     free: NDArray[np.float64]
-    machine: Machine
+    machine: NodeClasses
     waiting: Tasks
 
 
 class VariedOn(NamedTuple):
-    """A planner for nodes with the columns of `Machine.column`."""
+    """A planner for nodes with the columns of `NodeClasses.column`."""
 
     rules: Rules
     staggered: bool
     column: NDArray[np.float64]
 
-    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> Prepared:
+    def prepare(self, free: NDArray[np.float64], waiting: Tasks) -> PreparedVaried:
         """Return what all tests against these free times and waiting tasks share."""
         usable = np.flatnonzero(np.isfinite(free))
         known = np.where(np.isnan(self.column[usable]), -1.0, self.column[usable])
@@ -246,10 +246,10 @@ class VariedOn(NamedTuple):
         members = usable[np.argsort(rank, kind="stable")]
         bounds = offsets_of(np.bincount(rank, minlength=len(first)))
         column = self.column[usable[np.sort(first)]]
-        machine = Machine(members, bounds, column, self.staggered)
-        return Prepared(np.require(free, np.float64, ("C", "W")), machine, waiting)
+        machine = NodeClasses(members, bounds, column, self.staggered)
+        return PreparedVaried(np.require(free, np.float64, ("C", "W")), machine, waiting)
 
-    def admit(self, prepared: Prepared, new: Tasks | None, now: float) -> Plan:
+    def admit(self, prepared: PreparedVaried, new: Tasks | None, now: float) -> Plan:
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
         tasks = prepared.waiting if new is None else joined(prepared.waiting, new)
         rules, free, machine = self.rules, prepared.free, prepared.machine
@@ -267,13 +267,13 @@ class VariedOn(NamedTuple):
         start, end = course.start, course.end
         return Plan(True, -1, math.nan, start, end, course.order, *by_task, starts)
 
-    def needed(self, prepared: Prepared, new: Tasks, now: float) -> float:
+    def needed(self, prepared: PreparedVaried, new: Tasks, now: float) -> float:
         """Return the new task's least run time if it would be late on an idle cluster; else nan."""
         demand = demands(new, prepared.machine, self.rules.node_rule, self.rules.efficiency)
         least = float(demand.least[0])
         return least if now + least > new.deadline[0] else math.nan
 
-    def offer(self, prepared: Prepared, new: Tasks, now: float, max_tests: int) -> float:
+    def offer(self, prepared: PreparedVaried, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which the new task is admitted, inf: none.
 
         Without any deadline it ends at some time; half the way back from there is tried, and half
@@ -305,7 +305,7 @@ class VariedOn(NamedTuple):
 
 
 def _columns(nodes: Nodes, pace: NDArray[np.float64], alike: bool) -> NDArray[np.float64]:
-    """Return float64[m, 6], the columns of `Machine.column`; the same for all where `alike`."""
+    """Return float64[m, 6], the columns of `NodeClasses.column`; the same for all where `alike`."""
     if alike:
         return np.tile(np.array([np.nan, np.nan, np.nan, np.nan, 1.0, 1.0]), (len(nodes), 1))
     times = [nodes.cms, nodes.cps, nodes.setup_link, nodes.setup_node]

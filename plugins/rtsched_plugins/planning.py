@@ -26,7 +26,7 @@ from rtsched_plugins.kernels.admission import (
     joined,
 )
 from rtsched_plugins.kernels.admission_of_rows import planning_origin, starts_earlier
-from rtsched_plugins.kernels.beside import Gaps, Place, gaps_of, place_of
+from rtsched_plugins.kernels.beside import Gaps, PlaceBeside, gaps_of, place_of
 from rtsched_plugins.planners import EqualNodes, NodeAware
 
 if TYPE_CHECKING:
@@ -451,7 +451,7 @@ class PlanningSession:
         free = self._free_now(pool, index)
         return refusal_of(needed, plan.failed, self._now, left, free, pool.ids)
 
-    def _place(self, pool: _Pool, index: int, new: Tasks) -> Place | None:
+    def _place(self, pool: _Pool, index: int, new: Tasks) -> PlaceBeside | None:
         """Return a place for a task of a pool beside the plan as it is; None: there is none."""
         planner = pool.planner
         if not self.beside or self.prepared.insurance.max_nodes:
@@ -477,7 +477,7 @@ class PlanningSession:
         free[gaps.node[gaps.begin <= self._now]] = self._now
         return free
 
-    def _take(self, pool: _Pool, index: int, row: int, new: Tasks, place: Place) -> None:
+    def _take(self, pool: _Pool, index: int, row: int, new: Tasks, place: PlaceBeside) -> None:
         """Have the batch's job `row` in its place; all others stay where they are planned."""
         before = pool.plan
         if before is None:

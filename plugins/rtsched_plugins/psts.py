@@ -51,8 +51,8 @@ from rtsched_plugins.kernels.node_queues import (
     SCANS,
     STAYS,
     WAITING,
-    Machine,
     NodeQueues,
+    ScannedNodes,
     count_all,
     enter_queue,
     members_in,
@@ -236,7 +236,7 @@ def _moved_to(rows: _Ints, place: _Ints) -> _Ints:
     return rows
 
 
-def machine_of(cluster: Cluster, shape: tuple[int, ...], cell: _Ints, sets: _Mask) -> Machine:
+def machine_of(cluster: Cluster, shape: tuple[int, ...], cell: _Ints, sets: _Mask) -> ScannedNodes:
     """Return what a cluster's nodes are to a scan on this grid.
 
     `sets` are the pools where jobs share nodes; else each partition is one.
@@ -261,14 +261,16 @@ def machine_of(cluster: Cluster, shape: tuple[int, ...], cell: _Ints, sets: _Mas
     begin = scan(np.bincount(pool, minlength=len(inside)))
     views = max(len(step), 1)
     grid = cell.astype(np.int64), np.array(shape, np.int64)
-    return Machine(powers, common[:views], pace, step, capacity, order[place], begin, before, *grid)
+    return ScannedNodes(
+        powers, common[:views], pace, step, capacity, order[place], begin, before, *grid
+    )
 
 
 def opened(
     queues: Queues,
     rows: _Ints,
     jobs: Jobs,
-    machine: Machine,
+    machine: ScannedNodes,
     link_cost: _Floats,
     terms: Sequence[float],
     choices: Sequence[int],
@@ -542,7 +544,7 @@ class Psts:
         return opened(queues, rows, jobs, machine, link_cost, terms, choices, most_held)
 
 
-def _node_sets(machine: Machine, keys: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
+def _node_sets(machine: ScannedNodes, keys: Sequence[int]) -> tuple[NDArray[np.int32], ...]:
     """Return the nodes of each key of `node_set_keys`."""
     whole, m = len(machine.power) - 1, len(machine.pace)
     twice: dict[int, NDArray[np.int32]] = {}

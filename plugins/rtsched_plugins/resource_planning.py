@@ -63,7 +63,7 @@ from rtsched_plugins.kernels.resource_plan import (
     FULL,
     Chains,
     Places,
-    Requests,
+    TaskRequests,
     copied,
     cost_derivatives,
     first_times,
@@ -268,7 +268,7 @@ class PreparedResources:
         """Return how many nodes in service each job could use if nobody else was there."""
         return fitting_nodes(jobs, self._cluster, self._cluster.usable)
 
-    def requests(self, jobs: _Jobs, chains: Chains | None = None) -> Requests:
+    def requests(self, jobs: _Jobs, chains: Chains | None = None) -> TaskRequests:
         """Return jobs as the kernels take them; without `chains` they wait for nobody."""
         n, m = len(jobs.ids), len(self._cluster)
         rules = self.rules
@@ -276,7 +276,7 @@ class PreparedResources:
         bounds = self._classes.bounds
         chains = unchained(n) if chains is None else chains
         chains = chains._replace(ready=np.fmax(chains.ready, jobs.begin))
-        return Requests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity, chains)
+        return TaskRequests(rows, jobs.demand, jobs.class_of, bounds, rules.generosity, chains)
 
 
 @dataclass
@@ -449,7 +449,7 @@ class ResourceSession:
         start, _ = self._times(self._ids[links.after[mine]])
         return float(np.fmin.reduce(start - links.lag[mine], initial=math.inf))
 
-    def _first(self, requests: Requests) -> float:
+    def _first(self, requests: TaskRequests) -> float:
         """Return when the only job of some requests can start at the earliest, seconds."""
         return max(self._now, float(requests.chains.ready[0]))
 
@@ -467,7 +467,7 @@ class ResourceSession:
 
     def _placed(
         self,
-        requests: Requests,
+        requests: TaskRequests,
         order: NDArray[np.int64],
         left: RoomProfile,
         so_far: Places | None = None,
@@ -567,7 +567,9 @@ class ResourceSession:
         return self._plan
 
 
-def effective_deadlines(deadline: NDArray[np.float64], requests: Requests) -> NDArray[np.float64]:
+def effective_deadlines(
+    deadline: NDArray[np.float64], requests: TaskRequests
+) -> NDArray[np.float64]:
     """Return by when each task must have ended for those that wait for its end to be in time."""
     due, chains, rows = deadline.copy(), requests.chains, requests.rows
     for i in in_sequence(np.arange(len(due)), chains)[::-1].tolist():

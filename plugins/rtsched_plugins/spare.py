@@ -63,7 +63,7 @@ from rtsched_plugins.kernels.gaps import (
     reserve,
 )
 from rtsched_plugins.kernels.resource_plan import copied, left_beside
-from rtsched_plugins.kernels.spare import Machine, choose_node
+from rtsched_plugins.kernels.spare import PeriodicNodes, choose_node
 from rtsched_plugins.spare_form import Batch, FoundPlace, TaskPlace, allowed_sets, bounded
 
 if TYPE_CHECKING:
@@ -417,7 +417,7 @@ class EdfForm:
 
     Parameters
     ----------
-    machine : Machine
+    machine : PeriodicNodes
         The nodes; its `work` has a row for each new job.
     slot : float
         Seconds per slot.
@@ -431,7 +431,7 @@ class EdfForm:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: PeriodicNodes,
         slot: float,
         last: bool,
         begin: NDArray[np.float64],
@@ -455,7 +455,7 @@ class EdfForm:
         usable = sets[code] & cluster.usable
         usable &= (jobs.pinned[:, None] < 0) | (jobs.pinned[:, None] == np.arange(len(cluster)))
         costs = np.maximum(grid(jobs.wall_time[:, None] / cluster.pace, slot, up=True), 1)
-        machine = Machine(now, work, *hyperperiods(work))
+        machine = PeriodicNodes(now, work, *hyperperiods(work))
         return cls(machine, slot, last, jobs.begin, np.where(usable, costs, 0))
 
     def choose(

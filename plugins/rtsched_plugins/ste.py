@@ -150,10 +150,10 @@ class Ste:
 
     def _compiled_policy(
         self, jobs: Jobs, accounts: Accounts, cluster: Cluster, origin: float
-    ) -> kernel.Charged:
+    ) -> kernel.SteCharges:
         """Return both hooks in compiled form."""
         arrays, state = self._lay_out(accounts, cluster), _resume(None, accounts)
-        return kernel.Charged(job_columns(jobs, origin), *arrays, state)
+        return kernel.SteCharges(job_columns(jobs, origin), *arrays, state)
 
     def _lay_out(self, accounts: Accounts, cluster: Cluster) -> tuple[Floats, Floats]:
         """Return `params` and `tables` of the kernels; the errors they keep are node-seconds.

@@ -23,7 +23,7 @@ from rtsched_reproductions.sed_runs import (
     MOST,
     SYSTEMS,
     VARIANTS,
-    Place,
+    MappedCluster,
     State,
     diagram,
     ends_of_two,
@@ -90,7 +90,7 @@ def _written(state: State) -> str:
     return " ".join("+".join(map(str, sizes)) if sizes else "0" for sizes in state)
 
 
-def _example(**settings: bool) -> tuple[Place, Place]:
+def _example(**settings: bool) -> tuple[MappedCluster, MappedCluster]:
     """Return system 1 with one job of the paper's kind, and with two."""
     first = idle(SYSTEMS[1], **settings).assigned(1, LEAST, MOST)
     second = None if first is None else first.assigned(2, LEAST, MOST)

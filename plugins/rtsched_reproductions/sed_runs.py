@@ -47,7 +47,7 @@ def machines(speed_factors: list[float]) -> Cluster:
 
 
 @dataclass(frozen=True)
-class Place:
+class MappedCluster:
     """A cluster with running jobs, mapped by the sed plug-in without a clock.
 
     Attributes
@@ -77,7 +77,7 @@ class Place:
             snapshot.queued, self.cluster, snapshot, state, PreparedState()
         )
 
-    def after(self, nodes: dict[int, list[int]], kind: EventKind, job: int) -> Place:
+    def after(self, nodes: dict[int, list[int]], kind: EventKind, job: int) -> MappedCluster:
         """Return the place after a job started, ended or moved, on the nodes given."""
         then = replace(self, nodes=nodes)
         events = make_events(make_jobs(id=[job]), [(0.0, kind, 0)])
@@ -90,7 +90,7 @@ class Place:
             return {}
         return dict(zip(self.state.job.tolist(), self.state.delay.tolist(), strict=True))
 
-    def assigned(self, job: int, least: int, most: int) -> Place | None:
+    def assigned(self, job: int, least: int, most: int) -> MappedCluster | None:
         """Return the place with one job more, None if it must wait."""
         queued = make_jobs(
             id=[job], submit=[1e6], kind=Kind.MOLDABLE, size=most, size_min=least, size_max=most
@@ -101,7 +101,7 @@ class Place:
             return None
         return self.after({**self.nodes, job: chosen.tolist()}, EventKind.STARTED, job)
 
-    def terminated(self, job: int) -> tuple[Place, list[int]]:
+    def terminated(self, job: int) -> tuple[MappedCluster, list[int]]:
         """Return the place without a job, and the jobs that were upgraded."""
         left = {other: nodes for other, nodes in self.nodes.items() if other != job}
         then = self.after(left, EventKind.ENDED, job)
@@ -111,7 +111,7 @@ class Place:
             then = then.after(then.nodes, EventKind.MOVED, other)
         return then, upgraded
 
-    def migrated(self) -> Iterator[tuple[Place, int, int]]:
+    def migrated(self) -> Iterator[tuple[MappedCluster, int, int]]:
         """Yield the place after each migration, the job, and how many processes moved."""
         place = self
         while (moves := place.asked(EventKind.ENDED).moves) is not None:
@@ -145,9 +145,9 @@ class Place:
         return [float(bound) for bound in bounds]
 
 
-def idle(speed_factors: list[float], **settings: Any) -> Place:
+def idle(speed_factors: list[float], **settings: Any) -> MappedCluster:
     """Return idle machines under the plug-in with these settings."""
-    return Place(Sed(Sed.Config(time_sharing=True, **settings)), machines(speed_factors))
+    return MappedCluster(Sed(Sed.Config(time_sharing=True, **settings)), machines(speed_factors))
 
 
 def diagram(
@@ -173,7 +173,7 @@ def diagram(
     return sorted(seen.values()), sorted(edges.values())
 
 
-def _next(place: Place, least: int, most: int) -> Iterator[tuple[str, Place]]:
+def _next(place: MappedCluster, least: int, most: int) -> Iterator[tuple[str, MappedCluster]]:
     fresh = max(place.nodes, default=0) + 1
     if (then := place.assigned(fresh, least, most)) is not None:
         yield "arrive", then

@@ -26,7 +26,7 @@ from rtsched.reproduce import (
     Sheet,
     chance,
 )
-from rtsched_plugins.kernels.spare import Machine, earliest_finish
+from rtsched_plugins.kernels.spare import PeriodicNodes, earliest_finish
 from rtsched_plugins.spare import EdfForm
 from rtsched_plugins.spare_form import place_graph
 from rtsched_plugins.task_graphs import graph_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from rtsched_plugins.task_graphs import Graph
 
-    Means = dict["Scene", NDArray[np.float64]]
+    Means = dict["JobMix", NDArray[np.float64]]
     Slots = NDArray[np.int64]
 
 SPEEDS = (1.0, 1.2, 1.5, 2.0)
@@ -204,7 +204,7 @@ def admit_jobs(sets: Sequence[PeriodicSet], jobs: Sequence[Job], until: int, las
     for job in jobs:
         used += _advance(work, now, job.arrival, until)
         now = job.arrival
-        form = EdfForm(Machine(now, work, hyper, utilisation), 1.0, last, silent, costs)
+        form = EdfForm(PeriodicNodes(now, work, hyper, utilisation), 1.0, last, silent, costs)
         graph = _graph_of_tasks(job, row)
         trial = place_graph(form, graph, np.full(len(job.tasks), float(job.deadline)), {})
         row += len(job.tasks)
@@ -241,7 +241,7 @@ def _periodic_slots(sets: Sequence[PeriodicSet], until: int) -> int:
     return total
 
 
-class Scene(NamedTuple):
+class JobMix(NamedTuple):
     """What the drawn jobs of a study are like."""
 
     gap: float
@@ -255,12 +255,12 @@ class Scene(NamedTuple):
     """Part of each machine that its two periodic jobs take."""
 
 
-def study(scene: Scene, jobs: int, seeds: Sequence[int]) -> NDArray[np.float64]:
+def study(scene: JobMix, jobs: int, seeds: Sequence[int]) -> NDArray[np.float64]:
     """Return float64[seeds, 2, 4]: per selection ratio, response, use, and deadlines missed."""
     return np.array([_drawn(scene, jobs, seed) for seed in seeds])
 
 
-def _drawn(scene: Scene, count: int, seed: int) -> list[tuple[float, ...]]:
+def _drawn(scene: JobMix, count: int, seed: int) -> list[tuple[float, ...]]:
     rng = np.random.default_rng([seed, 7])
     sets = [_periodic(rng, scene.busy) for _ in scene.speeds]
     arrival = np.floor(np.cumsum(rng.exponential(scene.gap, count))).astype(int).tolist()
@@ -280,7 +280,7 @@ def _periodic(rng: np.random.Generator, busy: float) -> PeriodicSet:
     return PeriodicSet(cost, period, period, np.zeros(2, np.int64))
 
 
-def _job(rng: np.random.Generator, scene: Scene, key: int, arrival: int) -> Job:
+def _job(rng: np.random.Generator, scene: JobMix, key: int, arrival: int) -> Job:
     tasks = []
     for task in range(int(rng.integers(2, 6))):
         slots = rng.integers(scene.work // 2, scene.work + scene.work // 2 + 1)
@@ -330,7 +330,7 @@ DRAWN = (
     "neither task lengths, graphs nor messages behind the expected values are given: ours draws 3 "
     "to 9 slots at speed 1, up to two predecessors and messages of 0 to 3 slots"
 )
-BASE = Scene(8.0)
+BASE = JobMix(8.0)
 MEAN_SPEED = 1.425
 
 
@@ -340,7 +340,7 @@ class Series(NamedTuple):
     name: str
     label: str
     """Of the axis."""
-    scenes: dict[float, Scene]
+    scenes: dict[float, JobMix]
     """By the place on the axis, in order."""
 
 
@@ -368,7 +368,7 @@ SERIES = (
     ),
 )
 SCENES = dict.fromkeys(
-    [*map(Scene, GAPS), *(scene for series in SERIES for scene in series.scenes.values())]
+    [*map(JobMix, GAPS), *(scene for series in SERIES for scene in series.scenes.values())]
 )
 """What is drawn, each once."""
 
@@ -523,7 +523,7 @@ def _share_sheet(share: float, sets: int) -> Sheet:
 def _table(found: Means) -> Sheet:
     """Compare means of float64[seed, selection, measure] by scene with the expected ones."""
     rows = [f"gap {gap:g}" for gap in GAPS]
-    runs = np.array([found[Scene(gap)][..., :3].reshape(-1, 6) for gap in GAPS])
+    runs = np.array([found[JobMix(gap)][..., :3].reshape(-1, 6) for gap in GAPS])
     return Sheet(
         "Guarantee ratio, mean response (slots) and spare utilisation by mean gap",
         f"expected: our own, of an independent implementation, since the slides print no number; "
@@ -557,7 +557,7 @@ def _of_errata(smaller: Sequence[tuple[int, int, int, int]]) -> list[Claim]:
 
 
 def _of_selection(mean: Means) -> list[Claim]:
-    rows = [mean[Scene(gap)] for gap in GAPS]
+    rows = [mean[JobMix(gap)] for gap in GAPS]
     ratio = np.array([row[:, 0] for row in rows])
     response = np.array([row[:, 1] for row in rows])
     use = np.array([row[:, 2] for row in rows])
@@ -586,8 +586,8 @@ def _of_selection(mean: Means) -> list[Claim]:
 
 
 def _of_load(mean: Means) -> list[Claim]:
-    ratio = [float(mean[Scene(gap)][:, 0].mean()) for gap in GAPS]
-    use = [float(mean[Scene(gap)][:, 2].mean()) for gap in GAPS]
+    ratio = [float(mean[JobMix(gap)][:, 0].mean()) for gap in GAPS]
+    use = [float(mean[JobMix(gap)][:, 2].mean()) for gap in GAPS]
     return [
         Claim(
             "the guarantee ratio falls with load",
@@ -646,7 +646,7 @@ def _list(values: Sequence[float] | NDArray[np.float64], digits: int = 2) -> str
 
 def _ratio_plot(mean: Means) -> Plot:
     gaps = np.array(GAPS)
-    rows = np.array([mean[Scene(gap)][:, 0] for gap in GAPS])
+    rows = np.array([mean[JobMix(gap)][:, 0] for gap in GAPS])
     return Plot(
         "spare-ratio",
         "Jobs guaranteed, by how often they come",

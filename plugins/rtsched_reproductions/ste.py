@@ -356,7 +356,7 @@ BATCHES = 20
 """Batches of consecutive tasks of a queue, each taken as a run of its own."""
 
 
-class Tasks(NamedTuple):
+class DrawnTasks(NamedTuple):
     """One drawing of the paper's frame: 200-400 MIPS, 1000-5000 MI, whole numbers."""
 
     share: NDArray[np.float64]
@@ -364,14 +364,14 @@ class Tasks(NamedTuple):
     server: NDArray[np.int64]
 
 
-def draw(study: Study, seed: int) -> Tasks:
+def draw(study: Study, seed: int) -> DrawnTasks:
     """Return the tasks of a study, all there from the start."""
     tasks, queues, widest = study
     random = np.random.default_rng(seed)
     mips, mi = random.integers(200, 401, queues), random.integers(1000, 5001, tasks)
     share = random.integers(1, widest + 1, tasks).astype(np.float64)
     server = deal(tasks, queues, "blocks")
-    return Tasks(share, mi / mips[server], server)
+    return DrawnTasks(share, mi / mips[server], server)
 
 
 def serve(study: Study, seeds: int, quantum: float) -> NDArray[np.float64]:

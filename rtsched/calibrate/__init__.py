@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from rtsched.calibrate.intervals import Estimate, Refused, Requests, requested_times
+from rtsched.calibrate.intervals import Estimate, Refused, RequestedTimes, requested_times
 from rtsched.calibrate.loads import Loads, divisible_loads
 from rtsched.calibrate.speeds import Speeds, node_speeds
 from rtsched.errors import ConfigError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
 
 
-__all__ = ["Calibration", "Estimate", "Loads", "Options", "Refused", "Requests", "Speeds"]
+__all__ = ["Calibration", "Estimate", "Loads", "Options", "Refused", "RequestedTimes", "Speeds"]
 __all__ += ["calibrate"]
 
 MEGABYTE = 2.0**20
@@ -74,7 +74,7 @@ class Calibration:
     places : tuple of str
         Patterns of node names behind the codes in `speeds`.
     loads : Loads or Refused
-    requests : Requests or Refused
+    requests : RequestedTimes or Refused
     jobs : int
         Jobs of the log that ran and ended.
     sources : tuple of str
@@ -88,7 +88,7 @@ class Calibration:
     speeds: Speeds | Refused
     places: tuple[str, ...]
     loads: Loads | Refused
-    requests: Requests | Refused
+    requests: RequestedTimes | Refused
     jobs: int
     sources: tuple[str, ...]
     unit: str
@@ -170,7 +170,7 @@ def _loads(records: Records, options: Options) -> Loads | Refused:
     return divisible_loads(records.run_time[rows], size[rows], group, sigma, setup=options.setup)
 
 
-def _requests(records: Records, options: Options) -> Requests | Refused:
+def _requests(records: Records, options: Options) -> RequestedTimes | Refused:
     rows = (records.done | records.killed) & np.isfinite(records.requested)
     return requested_times(
         records.run_time[rows],

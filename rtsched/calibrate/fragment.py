@@ -11,7 +11,7 @@ from rtsched.calibrate.intervals import Estimate, Refused
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from rtsched.calibrate import Calibration, Loads, Requests, Speeds
+    from rtsched.calibrate import Calibration, Loads, RequestedTimes, Speeds
 
 
 def site_toml(found: Calibration) -> str:
@@ -50,7 +50,7 @@ def _text(value: str) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def _requests(found: Requests | Refused) -> Sequence[str]:
+def _requests(found: RequestedTimes | Refused) -> Sequence[str]:
     if isinstance(found, Refused):
         return [f"# Requested times: not estimated, {found.reason}."]
     lines = [

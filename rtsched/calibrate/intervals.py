@@ -180,7 +180,7 @@ QUANTILES = (0.05, 0.25, 0.5, 0.75)
 
 
 @dataclass(frozen=True)
-class Requests:
+class RequestedTimes:
     """What requested times say of run times.
 
     Attributes
@@ -206,7 +206,7 @@ def requested_times(
     killed: NDArray[np.bool_],
     user: Codes,
     within: Sequence[float],
-) -> Requests | Refused:
+) -> RequestedTimes | Refused:
     """Return how run times compare with requested times, or why the log cannot tell.
 
     Intervals allow for jobs of one user being alike. A killed job would have run for longer, by
@@ -233,7 +233,7 @@ def requested_times(
     ratio = np.where(killed, np.inf, run_time / requested)
     ranked = np.sort(ratio)
     wanted = sorted({*QUANTILES, *within})
-    return Requests(
+    return RequestedTimes(
         share(float(killed.mean()), independent(killed, user)),
         {part: _quantile(ratio, ranked, user, part) for part in wanted},
         n,

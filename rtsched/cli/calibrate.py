@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from rtsched.calibrate import Calibration, Estimate, Loads, Refused, Requests, Speeds
+    from rtsched.calibrate import Calibration, Estimate, Loads, Refused, RequestedTimes, Speeds
 
 _MOST_SHOWN = 40
 
@@ -113,7 +113,7 @@ def estimate(logs: Sequence[Path], given: dict[str, Any]) -> Calibration:
 
 def as_object(found: Calibration) -> dict[str, Any]:
     """Return the estimates as JSON has them; a number that is not bounded is null."""
-    from rtsched.calibrate import Requests, Speeds
+    from rtsched.calibrate import RequestedTimes, Speeds
 
     table = asdict(found)
     speeds = found.speeds
@@ -124,7 +124,7 @@ def as_object(found: Calibration) -> dict[str, Any]:
             "fastest": speeds.fastest.tolist(),
             "jobs": speeds.jobs.tolist(),
         }
-    if isinstance(found.requests, Requests):
+    if isinstance(found.requests, RequestedTimes):
         quantiles = table["requests"]["quantiles"]
         table["requests"]["quantiles"] = {f"{part:g}": each for part, each in quantiles.items()}
     del table["places"]
@@ -213,7 +213,7 @@ def _show_loads(out: Console, found: Loads) -> None:
     _table(out, ["", "estimate", "95 % interval", ""], rows)
 
 
-def _show_requests(out: Console, found: Requests) -> None:
+def _show_requests(out: Console, found: RequestedTimes) -> None:
     from rtsched.calibrate import Refused
 
     limit = found.at_limit

@@ -45,7 +45,7 @@ STEADY_EVERY = 10
 
 
 @dataclass(frozen=True)
-class Course:
+class JobRuns:
     """What happened to the jobs of a workload: when they ran, and where."""
 
     start: NDArray[np.float64]
@@ -107,7 +107,7 @@ class Checked:
             yield f"window {number + 1}", self.rows[order[window == number]]
 
 
-def recorded(workload: Workload) -> Course:
+def recorded(workload: Workload) -> JobRuns:
     """Return what the log says.
 
     Raises
@@ -121,10 +121,10 @@ def recorded(workload: Workload) -> Course:
             workload.named, "the log does not say when jobs started; use --starts replayed"
         )
     indptr, nodes = _recorded_nodes(workload, start, end)
-    return Course(start, end, indptr, nodes)
+    return JobRuns(start, end, indptr, nodes)
 
 
-def replayed(workload: Workload, system: ExclusiveSettings) -> Course:
+def replayed(workload: Workload, system: ExclusiveSettings) -> JobRuns:
     """Return what happens in a replay of the log by the site's scheduler alone."""
     machine = simulate(
         workload.jobs,
@@ -140,12 +140,12 @@ def replayed(workload: Workload, system: ExclusiveSettings) -> Course:
     while not machine.advance().done:
         pass
     outcomes = machine.job_outcomes()
-    return Course(outcomes.start, outcomes.end, *machine.node_rows())
+    return JobRuns(outcomes.start, outcomes.end, *machine.node_rows())
 
 
 def check(
     workload: Workload,
-    course: Course,
+    course: JobRuns,
     settings: EstimateSettings,
     system: ExclusiveSettings,
     *,
@@ -160,7 +160,7 @@ def check(
     ----------
     workload : Workload
         The log.
-    course : Course
+    course : JobRuns
         When its jobs ran: `recorded` or `replayed`.
     settings : EstimateSettings
         Of the estimates.
@@ -239,7 +239,7 @@ def _is_steady(before: Estimates, after: Estimates) -> NDArray[np.bool_]:
 class _Past:
     """What was known at each instant."""
 
-    def __init__(self, workload: Workload, course: Course) -> None:
+    def __init__(self, workload: Workload, course: JobRuns) -> None:
         self._workload, self._course = workload, course
         ran = np.flatnonzero(np.isfinite(course.end))
         self._by_end = ran[np.argsort(course.end[ran], kind="stable")]
@@ -278,7 +278,7 @@ class _Past:
 class _PastLimits:
     """The limits of the log's jobs, whose ids are their rows, and what was used at each instant."""
 
-    def __init__(self, limits: Limits, course: Course) -> None:
+    def __init__(self, limits: Limits, course: JobRuns) -> None:
         self._limits, self._course = limits, course
         self._counts = not np.isin(limits.basis, [HELD, REMAINING]).all()
 

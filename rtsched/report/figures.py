@@ -20,7 +20,7 @@ from rtsched.report.axes import MUTED, PAPER, WAITS, axis, base, literal, log_ax
 from rtsched.report.scene import (
     QUANTILES,
     Figure,
-    Group,
+    FigureSection,
     Scene,
     Shown,
     by_hour,
@@ -153,21 +153,21 @@ FAR_APART = 12
 """Ratio of the longest queues from which on each is drawn in a panel of its own."""
 
 
-def groups(workload: Workload, runs: Sequence[PolicyRun]) -> list[Group]:
+def groups(workload: Workload, runs: Sequence[PolicyRun]) -> list[FigureSection]:
     """Return the report's figures in sections."""
     scene = Scene.of(workload, runs)
     who_waits = (waits_figure(scene), slowdown_figure(scene))
     busy = [(occupancy_figure(scene),), (waiting_figure(scene),)]
     found = [
-        Group("waiting", "Waiting", "", (who_waits,)),
-        Group("machine", "Machine and queue over time", "", tuple(busy)),
+        FigureSection("waiting", "Waiting", "", (who_waits,)),
+        FigureSection("machine", "Machine and queue over time", "", tuple(busy)),
     ]
     if nodes := nodes_figure(scene):
-        found.append(Group("nodes", "Nodes", "", ((nodes,),)))
+        found.append(FigureSection("nodes", "Nodes", "", ((nodes,),)))
     if hours := hours_figure(scene):
-        found.append(Group("deadlines", "Deadlines", "", ((hours,),)))
+        found.append(FigureSection("deadlines", "Deadlines", "", ((hours,),)))
     if fair := fairness_figures(scene):
-        found.append(Group("fairness", "Fairness", FAIRNESS_NOTE, tuple(fair)))
+        found.append(FigureSection("fairness", "Fairness", FAIRNESS_NOTE, tuple(fair)))
     return found
 
 

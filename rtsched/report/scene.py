@@ -59,7 +59,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Group:
+class FigureSection:
     """A section of the page: rows of one or two figures."""
 
     key: str

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     Rows = NDArray[np.int64]
 
 
-class Course(NamedTuple):
+class ArrayRun(NamedTuple):
     """How the tasks of an array run."""
 
     start: Floats
@@ -47,20 +47,20 @@ class ArrayRuns:
     def __init__(self, jobs: Jobs, task_times: Ragged) -> None:
         self._times, self._is_array = task_times, np.equal(jobs.kind, Kind.ARRAY)
         self._per_node, self._limit = jobs.tasks_per_node, jobs.wall_time
-        self._courses: dict[tuple[int, int], Course] = {}
+        self._courses: dict[tuple[int, int], ArrayRun] = {}
 
     def among(self, rows: Rows) -> Rows:
         """Return which of these jobs are arrays, as places in `rows`."""
         return np.flatnonzero(self._is_array[rows])
 
-    def course(self, row: int, nodes: int) -> Course:
+    def course(self, row: int, nodes: int) -> ArrayRun:
         """Return how the tasks of the array in a row run on so many nodes of speed 1."""
         if (row, nodes) not in self._courses:
             run_time = np.ascontiguousarray(self._times.row(row))
             places = min(nodes * max(int(self._per_node[row]), 1), len(run_time))
             start, place = np.empty(len(run_time)), np.empty(len(run_time), np.int64)
             list_schedule(run_time, np.zeros(places), np.arange(places), start, place)
-            self._courses[row, nodes] = Course(start, start + run_time, place)
+            self._courses[row, nodes] = ArrayRun(start, start + run_time, place)
         return self._courses[row, nodes]
 
     def run_times(self, rows: Rows, nodes: Rows, run_time: Floats) -> Floats:
@@ -73,13 +73,13 @@ class ArrayRuns:
             run_time[at] = self.course(int(rows[at]), int(nodes[at])).end.max()
         return run_time
 
-    def course_within(self, row: int, nodes: int, seconds: float) -> Course:
+    def course_within(self, row: int, nodes: int, seconds: float) -> ArrayRun:
         """Return the course of an array that takes so many seconds on nodes of whatever speed."""
         course = self.course(row, nodes)
         pace = seconds / float(course.end.max())
         if np.isnan(pace) or np.isclose(pace, 1.0, rtol=1e-9):
             return course
-        return Course(course.start * pace, course.end * pace, course.place)
+        return ArrayRun(course.start * pace, course.end * pace, course.place)
 
     def latest_end(self, row: int, nodes: int, seconds: float, passed: float) -> float:
         """Return when the last task ends at the latest, as far as is known by now.

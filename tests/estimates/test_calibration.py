@@ -18,7 +18,7 @@ from rtsched.estimates.calibration import (
     Open,
     Spread,
 )
-from rtsched.estimates.check import Course, _PastLimits, check, replayed
+from rtsched.estimates.check import JobRuns, _PastLimits, check, replayed
 from rtsched.estimates.record import ERROR_BY_LIMITS, SCORE, WIDTH, Record, judged
 from rtsched.estimates.settings import EstimateSettings
 from rtsched.estimates.tables import earliest_with, odds_by
@@ -354,7 +354,7 @@ def workload(limits: LimitSet) -> Workload:
     return prepare(replace(log, jobs=jobs), options, None, site)
 
 
-def mean_error(of: Workload, course: Course) -> float:
+def mean_error(of: Workload, course: JobRuns) -> float:
     """Return by how much the medians of starts are wrong, seconds."""
     settings = EstimateSettings(draws=8, longest=np.inf)
     return float(check(of, course, settings, SYSTEM, step=14400.0).rows[:, 4].mean())
@@ -391,7 +391,7 @@ def past(half_life: float) -> _PastLimits:
         names=("account physics", "user ann"),
     )
     start, end = np.array([0.0, 1500.0, 3000.0]), np.array([1000.0, 2500.0, 4000.0])
-    return _PastLimits(limits, Course(start, end, np.zeros(4, np.int64), np.zeros(0, np.int32)))
+    return _PastLimits(limits, JobRuns(start, end, np.zeros(4, np.int64), np.zeros(0, np.int32)))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rtsched.calibrate import Estimate, Loads, Options, Records, Refused, Requests, Speeds
+from rtsched.calibrate import Estimate, Loads, Options, Records, Refused, RequestedTimes, Speeds
 from rtsched.calibrate.intervals import independent, medians, requested_times, share, t_quantile
 from rtsched.calibrate.loads import divisible_loads
 from rtsched.calibrate.speeds import Design, Fit, node_speeds
@@ -253,7 +253,7 @@ def test_margins_beyond_what_was_killed_are_refused():
     ratio = np.linspace(0.1, 1.0, 100)
     killed = np.arange(100) >= 80
     found = requested_times(ratio * 60, np.full(100, 60.0), killed, np.arange(100), (0.6, 0.9))
-    assert isinstance(found, Requests)
+    assert isinstance(found, RequestedTimes)
     assert found.at_limit.value == 0.2
     assert found.quantiles[0.5].value == pytest.approx(ratio[49])
     assert found.quantiles[0.6].value == pytest.approx(ratio[59])
@@ -384,7 +384,7 @@ def test_any_log_is_estimated_or_refused(rows, known, setup):
     if isinstance(costs, Loads):
         assert_sound(costs.cms, costs.cps, costs.ratio, costs.setup_link, costs.setup_node)
     asked = requested_times(time, columns[4] * 60, node == 0, job_class, (0.9,))
-    if isinstance(asked, Requests):
+    if isinstance(asked, RequestedTimes):
         told = [each for each in asked.quantiles.values() if isinstance(each, Estimate)]
         assert_sound(asked.at_limit, *told)
 

@@ -7,7 +7,7 @@ from rtsched_reproductions.spare import (
     BASE,
     SCENES,
     SERIES,
-    Scene,
+    JobMix,
     Spare,
     _of_load,
     _of_selection,
@@ -15,7 +15,7 @@ from rtsched_reproductions.spare import (
     _worked_sheet,
 )
 
-LIGHT, MIDDLE = Scene(30.0), Scene(15.0)
+LIGHT, MIDDLE = JobMix(30.0), JobMix(15.0)
 FEW = SERIES[0].scenes[1.0]
 SOONER = "response-first has the lower mean response"
 THREE = "utilisation-first has about three times the response at light load"
@@ -27,7 +27,7 @@ UNEQUAL = "more heterogeneity: the guarantee ratio falls"
 RATIO, RESPONSE, USE = range(3)
 
 
-def as_expected(scene: Scene) -> list[list[float]]:
+def as_expected(scene: JobMix) -> list[list[float]]:
     """Return ratio, response and use, response-first and utilisation-first, of a harder scene."""
     hard = (30 - scene.gap) / 100 + scene.work / 100 + scene.message / 200 + scene.busy / 10
     hard += max(scene.speeds) / min(scene.speeds) / 100
@@ -35,10 +35,10 @@ def as_expected(scene: Scene) -> list[list[float]]:
     return [[1 - hard, 10 + 10 * hard, 0.2 + hard], [0.9 - hard, 30 + hard, 0.2 + hard + more]]
 
 
-def wrong(scene: Scene, column: int, values: tuple[float, float] | Scene) -> set[str]:
+def wrong(scene: JobMix, column: int, values: tuple[float, float] | JobMix) -> set[str]:
     """Return which claims fail if both selections have these values, or those of a scene, there."""
     mean = {each: np.array(as_expected(each)) for each in SCENES}
-    mean[scene][:, column] = mean[values][:, column] if isinstance(values, Scene) else values
+    mean[scene][:, column] = mean[values][:, column] if isinstance(values, JobMix) else values
     claims = [*_of_selection(mean), *_of_load(mean), *_of_series(mean)]
     return {claim.text for claim in claims if not claim.holds}
 
@@ -73,7 +73,7 @@ def test_parameters_change_the_results() -> None:
     ],
 )
 def test_one_scene_decides(
-    scene: Scene, column: int, values: tuple[float, float] | Scene, failing: set[str]
+    scene: JobMix, column: int, values: tuple[float, float] | JobMix, failing: set[str]
 ) -> None:
     """Claims are of each scene: a tie in one of them is no lead, and no fall."""
     assert wrong(scene, column, values) == failing

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class Prepared(NamedTuple):
+class PreparedInOrder(NamedTuple):
     """A cluster and n waiting tasks, ready for any number of tests. Read-only.
 
     The new task of a test is row n of `rows`; there is room for one.
@@ -333,7 +333,7 @@ def pop(heap: Heap) -> int:
 
 @compiled
 def plan_of(trace: Trace, free: Floats, by_release: Integers) -> Plan:
-    """Return what a test came to as a plan with nodes; `free` and `by_release` as `Prepared`."""
+    """Return what a test came to as a plan with nodes; the others as in `PreparedInOrder`."""
     if not trace.accepted:
         return rejection(trace.failed, trace.failed_at)
     start, end, order = trace.start, trace.end, trace.order

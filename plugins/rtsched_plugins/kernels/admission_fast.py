@@ -48,7 +48,7 @@ from rtsched_plugins.kernels.admission import (
 from rtsched_plugins.kernels.admission_events import (
     DeadlineSearch,
     Heap,
-    Prepared,
+    PreparedInOrder,
     Trace,
     accepted,
     empty_heap,
@@ -123,7 +123,7 @@ def queue_order(rows: Rows, first: Floats) -> Integers:
 
 
 @compiled
-def prepared_in_order(rows: Rows, order: int, free: Floats) -> Prepared:
+def prepared_in_order(rows: Rows, order: int, free: Floats) -> PreparedInOrder:
     """Return the test of all rows but the last, which is kept for a new task."""
     by_release, release = release_order(free)
     n = len(rows.real) - 1
@@ -140,7 +140,7 @@ def prepared_in_order(rows: Rows, order: int, free: Floats) -> Prepared:
         else:
             queue = queue_order(rows, np.zeros(n))
         last_starts(rows, queue, latest)
-    return Prepared(
+    return PreparedInOrder(
         order,
         free,
         by_release,
@@ -155,7 +155,7 @@ def prepared_in_order(rows: Rows, order: int, free: Floats) -> Prepared:
 
 
 @compiled
-def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
+def run(prepared: PreparedInOrder, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
     """Run one test in the order that was prepared for."""
     if prepared.order == BY_COST:
         return run_by_cost(prepared, has_new, now, search)
@@ -163,7 +163,7 @@ def run(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -
 
 
 @compiled
-def planned(question: Prepared, has_new: bool, now: float) -> Plan:
+def planned(question: PreparedInOrder, has_new: bool, now: float) -> Plan:
     """Return the plan of the waiting tasks and, if any, the new one; or who cannot be kept.
 
     `now`: seconds, >= 0; nothing starts before.
@@ -195,7 +195,7 @@ def _resize(rows: Rows, tree: OrderTree, i: int, n: int) -> None:
 
 @no_refcount
 def _grow(
-    prepared: Prepared,
+    prepared: PreparedInOrder,
     tree: OrderTree,
     placed: NDArray[np.bool_],
     growing: Heap,
@@ -294,7 +294,9 @@ def _next_by_cost(
 
 
 @compiled
-def run_by_cost(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
+def run_by_cost(
+    prepared: PreparedInOrder, has_new: bool, now: float, search: DeadlineSearch
+) -> Trace:
     """Run the test in cost order (MCDF) over the waiting tasks and, if any, the new one."""
     rows, tree, release = prepared.rows, copy_tree(prepared.tree), prepared.release
     new = len(prepared.queue)
@@ -332,7 +334,7 @@ and before anything started at it: releases, free nodes, place in the queue, pla
 
 
 @no_refcount
-def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
+def _goes_first(prepared: PreparedInOrder, new: int, other: int) -> bool:
     """Return whether the new task comes before waiting task `other` in the queue."""
     real = prepared.rows.real
     if prepared.order == BY_DEADLINE and real[new, DEADLINE] != real[other, DEADLINE]:
@@ -341,7 +343,7 @@ def _goes_first(prepared: Prepared, new: int, other: int) -> bool:
 
 
 @no_refcount
-def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
+def _overtaken_at(prepared: PreparedInOrder, new: int, other: int) -> float:
     """Return the least deadline with which the new task no longer comes before `other`."""
     if prepared.order != BY_DEADLINE:
         return math.inf
@@ -353,7 +355,7 @@ def _overtaken_at(prepared: Prepared, new: int, other: int) -> float:
 
 @no_refcount
 def _walk_in_queue(
-    prepared: Prepared,
+    prepared: PreparedInOrder,
     trace: Trace,
     ends: Heap,
     place: int,
@@ -386,7 +388,7 @@ def _walk_in_queue(
 
 @no_refcount
 def _next_in_queue(
-    prepared: Prepared, place: int, started: bool, room: int, n: int, t: float
+    prepared: PreparedInOrder, place: int, started: bool, room: int, n: int, t: float
 ) -> float:
     """Return the least later deadline that would change what the new task did in a walk at t.
 
@@ -441,7 +443,9 @@ def _earliest(moments: list[Moment]) -> float:
 
 
 @compiled
-def run_in_queue(prepared: Prepared, has_new: bool, now: float, search: DeadlineSearch) -> Trace:
+def run_in_queue(
+    prepared: PreparedInOrder, has_new: bool, now: float, search: DeadlineSearch
+) -> Trace:
     """Run the test in FIFO or EDF order over the waiting tasks and, if any, the new one.
 
     A search that is rejected goes on with the next deadline from where that makes a difference:
@@ -503,7 +507,12 @@ class Offer(NamedTuple):
 
 @compiled
 def _tested(
-    question: Prepared, deadline: float, now: float, base: float, resolution: float, max_tests: int
+    question: PreparedInOrder,
+    deadline: float,
+    now: float,
+    base: float,
+    resolution: float,
+    max_tests: int,
 ) -> tuple[float, float, int]:
     """Return the deadline that tests from one on accept (or inf), the next to try, and how many.
 
@@ -515,7 +524,7 @@ def _tested(
 
 
 @compiled
-def _unhurried(question: Prepared, now: float) -> float:
+def _unhurried(question: PreparedInOrder, now: float) -> float:
     """Return the finish with as few nodes as allowed and all the time there is, or inf.
 
     Raised past the last finite deadline of the waiting tasks, which matters in EDF order.
@@ -535,7 +544,7 @@ def _unhurried(question: Prepared, now: float) -> float:
 
 @compiled
 def _some_later(
-    question: Prepared,
+    question: PreparedInOrder,
     now: float,
     base: float,
     resolution: float,
@@ -565,13 +574,13 @@ def _some_later(
 
 @compiled
 def least_later(
-    question: Prepared, now: float, base: float, resolution: float, max_tests: int
+    question: PreparedInOrder, now: float, base: float, resolution: float, max_tests: int
 ) -> Offer:
     """Return the least acceptable deadline of the new task at or after the one it asks for.
 
     Parameters
     ----------
-    question : Prepared
+    question : PreparedInOrder
         The test, with the new task in its last row; the deadline of that row is written to.
     now : float
         Seconds, >= 0: nothing starts before.

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched_plugins.kernels.admission import Plan
-    from rtsched_plugins.kernels.admission_events import Prepared
+    from rtsched_plugins.kernels.admission_events import PreparedInOrder
 
     Floats: TypeAlias = NDArray[np.float64]
 
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class Workload(NamedTuple):
+class WorkloadRows(NamedTuple):
     """All jobs of a workload, and which of them are decided upon here."""
 
     rows: Rows
@@ -48,7 +48,7 @@ class Workload(NamedTuple):
 class ByRule(NamedTuple):
     """All jobs of a workload, and in which order they are planned."""
 
-    jobs: Workload
+    jobs: WorkloadRows
     order: int
     """See `rtsched_plugins.kernels.admission.BY_COST`."""
 
@@ -76,7 +76,7 @@ def admits_rows(
     plan: Callable[[Any, bool, float], Plan],
     later: Callable[[Any, float, int], float],
 ) -> None:
-    """Make the kernels of policies of one type, a tuple with a field `jobs`, a `Workload`.
+    """Make the kernels of policies of one type, a tuple with a field `jobs`, a `WorkloadRows`.
 
     Parameters
     ----------
@@ -165,13 +165,13 @@ def row_plan(plan: Plan, begun: Floats, new: int, open_end: bool, origin: float)
 
 
 @compiled
-def prepared_by_rule(policy: ByRule, rows: Rows, free: Floats) -> Prepared:
+def prepared_by_rule(policy: ByRule, rows: Rows, free: Floats) -> PreparedInOrder:
     """Return the test of all rows but the last."""
     return prepared_in_order(rows, policy.order, free)
 
 
 @compiled
-def least_offer(test: Prepared, now: float, max_tests: int) -> float:
+def least_offer(test: PreparedInOrder, now: float, max_tests: int) -> float:
     """Return the least whole second as deadline with which the last row is admitted, inf: none."""
     return float(least_later(test, now, 0.0, 1.0, max_tests).deadline)
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class Course(NamedTuple):
+class VariedTrace(NamedTuple):
     """What one test did; rows of tasks that were not placed hold garbage."""
 
     failed: int
@@ -83,7 +83,7 @@ def lost(tasks: Tasks, demand: Demand, placed: NDArray[np.bool_], t: float) -> i
 @compiled
 def _sorted(
     tasks: Tasks,
-    machine: Machine,
+    machine: NodeClasses,
     demand: Demand,
     left: Integers,
     order: int,
@@ -107,7 +107,7 @@ def _sorted(
 
 
 @compiled
-def _by_release(machine: Machine, ready: Floats, t: float) -> Integers:
+def _by_release(machine: NodeClasses, ready: Floats, t: float) -> Integers:
     """Return the usable nodes as they come free from t on, those of one time by index."""
     members = np.sort(machine.members)
     return members[np.argsort(np.maximum(ready[members], t), kind="mergesort")]
@@ -132,7 +132,7 @@ def _stagger(
 
 
 @compiled
-def _free_counts(machine: Machine, ready: Floats, t: float) -> Integers:
+def _free_counts(machine: NodeClasses, ready: Floats, t: float) -> Integers:
     """Return int64[C]: how many nodes of each class are free at t."""
     counts = np.zeros(len(machine.column), np.int64)
     for c in range(len(counts)):
@@ -142,7 +142,7 @@ def _free_counts(machine: Machine, ready: Floats, t: float) -> Integers:
 
 @compiled
 def _lowest(
-    machine: Machine, preference: Integers, taken: Integers, ready: Floats, t: float
+    machine: NodeClasses, preference: Integers, taken: Integers, ready: Floats, t: float
 ) -> Integers:
     """Return the free nodes of lowest index, as many of each class as `taken` says."""
     chosen, at = np.zeros(taken.sum(), np.int64), 0
@@ -159,7 +159,7 @@ def _lowest(
 def _chosen(
     tasks: Tasks,
     i: int,
-    machine: Machine,
+    machine: NodeClasses,
     demand: Demand,
     ready: Floats,
     node_rule: int,
@@ -182,13 +182,13 @@ def _chosen(
 @compiled
 def run_varied(
     free: Floats,
-    machine: Machine,
+    machine: NodeClasses,
     tasks: Tasks,
     order: int,
     node_rule: int,
     efficiency: float,
     now: float,
-) -> Course:
+) -> VariedTrace:
     """Run the test over all tasks: those that wait and those that are new.
 
     Parameters
@@ -214,14 +214,14 @@ def run_varied(
     while done < n:
         failed = lost(tasks, demand, placed, t)
         if failed >= 0:
-            return Course(failed, t, start, end, size, sequence, nodes, node_start)
+            return VariedTrace(failed, t, start, end, size, sequence, nodes, node_start)
         left = by_rank[~placed[by_rank]]
         for i in _sorted(tasks, machine, demand, left, order, efficiency, t):
             if not (ready[members] <= t).any():
                 break
             chosen, finish = _chosen(tasks, i, machine, demand, ready, node_rule, efficiency, t)
             if len(chosen) == 0 and machine.staggered and tasks.kind[i] == DIVISIBLE:
-                return Course(i, t, start, end, size, sequence, nodes, node_start)
+                return VariedTrace(i, t, start, end, size, sequence, nodes, node_start)
             if len(chosen) == 0 and order != BY_COST:
                 break
             if used + len(chosen) > len(nodes):
@@ -237,14 +237,14 @@ def run_varied(
                 done += 1
         later = ready[members][ready[members] > t]
         t = later.min() if len(later) else math.inf
-    return Course(-1, math.nan, start, end, size, sequence, nodes[:used], node_start[:used])
+    return VariedTrace(-1, math.nan, start, end, size, sequence, nodes[:used], node_start[:used])
 
 
 CMS, CPS, LINK, NODE, SPEED, PACE = range(6)
-"""Columns of `Machine.column`."""
+"""Columns of `NodeClasses.column`."""
 
 
-class Machine(NamedTuple):
+class NodeClasses(NamedTuple):
     """Usable nodes by classes of equal ones."""
 
     members: Integers
@@ -423,7 +423,7 @@ def fit(
 
 
 @compiled
-def demands(tasks: Tasks, machine: Machine, node_rule: int, efficiency: float) -> Demand:
+def demands(tasks: Tasks, machine: NodeClasses, node_rule: int, efficiency: float) -> Demand:
     """Return what each task may take of a machine."""
     n, column = len(tasks.arrival), machine.column
     counts, taken = np.diff(machine.first), np.zeros(len(column), np.int64)

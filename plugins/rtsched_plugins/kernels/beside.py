@@ -133,7 +133,7 @@ STEPS: int = 32
 """Starts that are tried at most for a task whose number of nodes depends on its start."""
 
 
-class Place(NamedTuple):
+class PlaceBeside(NamedTuple):
     """A start and an end, in seconds, and the nodes, ascending; no nodes: there is no place."""
 
     start: float
@@ -142,7 +142,7 @@ class Place(NamedTuple):
 
 
 @compiled
-def place_of(gaps: Gaps, row: Rows, now: float) -> Place:
+def place_of(gaps: Gaps, row: Rows, now: float) -> PlaceBeside:
     """Return the earliest place of a task in which it meets its deadline.
 
     Of the nodes that are free for it the lowest are taken.
@@ -157,6 +157,6 @@ def place_of(gaps: Gaps, row: Rows, now: float) -> Place:
             break
         if found == start or shape_of(row, 0, found) == shape:
             nodes = gaps.node[(gaps.begin <= found) & (gaps.end - shape.seconds >= found)]
-            return Place(found, found + shape.seconds, nodes[: shape.nodes])
+            return PlaceBeside(found, found + shape.seconds, nodes[: shape.nodes])
         start = found
-    return Place(math.inf, math.inf, nodes)
+    return PlaceBeside(math.inf, math.inf, nodes)

@@ -102,7 +102,7 @@ def unequal_plan_fractions(
 ) -> NDArray[np.float64]:
     """Return as `plan_fractions` does, on nodes that differ (`dlt.unequal_fractions`).
 
-    `nodes` are rows of `column`, in sending order within a task; see `admission_varied.Machine`.
+    `nodes` are rows of `column`, in sending order within a task; see `NodeClasses`.
     """
     shares = np.empty(indptr[-1])
     for i in range(len(indptr) - 1):

@@ -162,7 +162,7 @@ def factors(
         fill(which, now, rows, columns, params, tables, state, out[which])
 
 
-class Charged(NamedTuple):
+class MultifactorCharges(NamedTuple):
     """The jobs of a replay, and what is charged for them: a compiled policy."""
 
     columns: JobColumns
@@ -171,7 +171,7 @@ class Charged(NamedTuple):
     state: Grid
 
 
-def priorities(charged: Charged, now: float, rows: Rows, out: Line) -> int:
+def priorities(charged: MultifactorCharges, now: float, rows: Rows, out: Line) -> int:
     """Fill `out` with the priorities of `rows`.
 
     Factors are finite and not negative, so one of weight 0 adds nothing and is not worked out.
@@ -221,7 +221,12 @@ def charge_events(
 
 
 def observed(
-    charged: Charged, instant: float, kind: int, row: int, size: int, _nodes: NDArray[np.int32]
+    charged: MultifactorCharges,
+    instant: float,
+    kind: int,
+    row: int,
+    size: int,
+    _nodes: NDArray[np.int32],
 ) -> None:
     """Charge one event."""
     columns, params, tables, state = charged
@@ -229,7 +234,7 @@ def observed(
     charge_event(instant, kind, columns.association[row], nodes, params, tables, state)
 
 
-policy_kernels(Charged, rank=priorities, observe=observed)
+policy_kernels(MultifactorCharges, rank=priorities, observe=observed)
 
 
 @compiled

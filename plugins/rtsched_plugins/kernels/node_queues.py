@@ -53,7 +53,7 @@ MOST_STEPS = 1 << 12
 """Amounts are counted in steps, a power of 2, of which the largest node has at most so many."""
 
 
-class Machine(NamedTuple):
+class ScannedNodes(NamedTuple):
     """The `m` nodes, in `p` pools, as a scan sees them now.
 
     Where jobs share nodes by `r` resources, a scan by each of them has its own *view*: a node's
@@ -87,7 +87,7 @@ class Machine(NamedTuple):
 class NodeQueues(NamedTuple):
     """Node queues of a machine; `n` jobs, each of which is a row."""
 
-    machine: Machine
+    machine: ScannedNodes
     job: Ints
     """int64[n]: job ids; of rows of one job one waits at most."""
     size: Ints
@@ -149,14 +149,14 @@ def steps_of(amount: Any, step: Any) -> Any:
 
 
 @no_refcount
-def place_of(machine: Machine, view: int, pool: int) -> int:
+def place_of(machine: ScannedNodes, view: int, pool: int) -> int:
     """Return the place of a pool among those of all views."""
     pools = (len(machine.begin) - 1) // len(machine.power)
     return view * pools + (pool if pool >= 0 else pools - 1)
 
 
 @compiled
-def members_in(machine: Machine, view: int, pool: int) -> Ints:
+def members_in(machine: ScannedNodes, view: int, pool: int) -> Ints:
     """Return a pool's nodes."""
     at = place_of(machine, view, pool)
     return machine.members[machine.begin[at] : machine.begin[at + 1]]

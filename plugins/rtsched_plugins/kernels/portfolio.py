@@ -52,7 +52,7 @@ from rtsched_plugins.kernels.admission_events import (
     start_task,
 )
 from rtsched_plugins.kernels.admission_fast import queue_order
-from rtsched_plugins.kernels.admission_of_rows import Workload, admits_rows
+from rtsched_plugins.kernels.admission_of_rows import WorkloadRows, admits_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     Integers: TypeAlias = NDArray[np.int64]
 
 
-class Prepared(NamedTuple):
+class PreparedInOrders(NamedTuple):
     """A cluster and n waiting tasks, ready for any number of tests. Read-only.
 
     The new task of a test is row n of `rows`; there is room for one.
@@ -152,7 +152,7 @@ def thrifty_count(rows: Rows, i: int, few: int, most: int, generosity: float) ->
 
 
 @compiled
-def _turn(prepared: Prepared, which: int, has_new: bool) -> Turn:
+def _turn(prepared: PreparedInOrders, which: int, has_new: bool) -> Turn:
     """Return the waiting tasks in order, and among them the new one."""
     queue, key, rows = prepared.queue[which], prepared.key[which], prepared.rows
     new, order = len(queue), prepared.orders[which]
@@ -184,7 +184,7 @@ def _hopeless(rows: Rows, i: int, t: float) -> bool:
 
 
 @no_refcount
-def _all_alive(prepared: Prepared, trace: Trace, cursor: int, t: float) -> tuple[bool, int]:
+def _all_alive(prepared: PreparedInOrders, trace: Trace, cursor: int, t: float) -> tuple[bool, int]:
     """Return whether every waiting task that is left can still start at t, and the new cursor.
 
     The tasks in `by_last` before the cursor have been placed.
@@ -272,7 +272,7 @@ def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
 
 @no_refcount
 def _walk(
-    prepared: Prepared, turn: Turn, trace: Trace, ends: Heap, t: float, available: int
+    prepared: PreparedInOrders, turn: Turn, trace: Trace, ends: Heap, t: float, available: int
 ) -> tuple[int, float]:
     """Start what fits at t, in order; return the nodes left, and the next deadline of interest.
 
@@ -307,7 +307,7 @@ def _walk(
 
 
 @compiled
-def run_in_turn(prepared: Prepared, which: int, has_new: bool, now: float) -> Trace:
+def run_in_turn(prepared: PreparedInOrders, which: int, has_new: bool, now: float) -> Trace:
     """Run the test in one of the orders over the waiting tasks and, if any, the new one.
 
     Where it rejects, the trace's `next_deadline` is a later deadline of the new task below which
@@ -400,7 +400,7 @@ def least_work(rows: Rows) -> Floats:
 def first_counts(
     rows: Rows, orders: Integers, count: Integers, until: Floats, last: Floats, key: Floats
 ) -> None:
-    """Write what `Prepared` says of each waiting task."""
+    """Write what `PreparedInOrders` says of each waiting task."""
     for i in range(len(count)):
         low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
         count[i] = least_size(rows, i, low, 0.0)
@@ -412,7 +412,9 @@ def first_counts(
 
 
 @compiled
-def prepared_in_orders(rows: Rows, orders: Integers, generosity: float, free: Floats) -> Prepared:
+def prepared_in_orders(
+    rows: Rows, orders: Integers, generosity: float, free: Floats
+) -> PreparedInOrders:
     """Return the tests of all rows but the last, which is kept for a new task."""
     by_release, release = release_order(free)
     n = len(rows.real) - 1
@@ -421,7 +423,7 @@ def prepared_in_orders(rows: Rows, orders: Integers, generosity: float, free: Fl
     first_counts(rows, orders, count, until, last, key)
     for which in range(len(orders)):
         queue[which] = queue_order(rows, key[which])
-    return Prepared(
+    return PreparedInOrders(
         orders,
         generosity,
         free,
@@ -438,7 +440,7 @@ def prepared_in_orders(rows: Rows, orders: Integers, generosity: float, free: Fl
 
 
 @compiled
-def planned_by_orders(question: Prepared, has_new: bool, now: float) -> Plan:
+def planned_by_orders(question: PreparedInOrders, has_new: bool, now: float) -> Plan:
     """Return the first complete plan of the waiting tasks and, if any, the new one, the last.
 
     Where no order finds one, that is the failure of the first order. `now`: nothing starts before.
@@ -463,7 +465,7 @@ class Offer(NamedTuple):
 
 
 @compiled
-def least_later(question: Prepared, now: float, max_tests: int) -> Offer:
+def least_later(question: PreparedInOrders, now: float, max_tests: int) -> Offer:
     """Return the least whole second not before the asked deadline with which it is admitted.
 
     Acceptance is not monotone in the deadline, so there is nothing to bisect. Every rejecting
@@ -491,7 +493,7 @@ def least_later(question: Prepared, now: float, max_tests: int) -> Offer:
 
 
 @compiled
-def _with_deadline(question: Prepared, deadline: float, now: float) -> tuple[bool, float]:
+def _with_deadline(question: PreparedInOrders, deadline: float, now: float) -> tuple[bool, float]:
     """Return whether some order admits the new task with this deadline, and the next to try."""
     question.rows.real[len(question.fewest), DEADLINE] = deadline
     following = math.inf
@@ -506,7 +508,7 @@ def _with_deadline(question: Prepared, deadline: float, now: float) -> tuple[boo
 class InTurn(NamedTuple):
     """All jobs of a workload, and in which orders they are planned."""
 
-    jobs: Workload
+    jobs: WorkloadRows
     orders: Integers
     """See `rtsched_plugins.kernels.admission.BY_DEADLINE`; tried one after the other."""
     generosity: float
@@ -514,13 +516,13 @@ class InTurn(NamedTuple):
 
 
 @compiled
-def prepared_in_turn(policy: InTurn, rows: Rows, free: Floats) -> Prepared:
+def prepared_in_turn(policy: InTurn, rows: Rows, free: Floats) -> PreparedInOrders:
     """Return the tests of all rows but the last."""
     return prepared_in_orders(rows, policy.orders, policy.generosity, free)
 
 
 @compiled
-def later_deadline(question: Prepared, now: float, max_tests: int) -> float:
+def later_deadline(question: PreparedInOrders, now: float, max_tests: int) -> float:
     """Return a deadline with which the last row is admitted; inf: none was found."""
     return float(least_later(question, now, max_tests).deadline)
 

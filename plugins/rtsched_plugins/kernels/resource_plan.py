@@ -75,7 +75,7 @@ def unchained(count: int) -> Chains:
     return Chains(ready, np.zeros(count + 1, np.int64), nobody, np.zeros(0), np.zeros(0, np.bool_))
 
 
-class Requests(NamedTuple):
+class TaskRequests(NamedTuple):
     """What `n` tasks ask for."""
 
     rows: Rows
@@ -124,7 +124,7 @@ class Scratch(NamedTuple):
     """float64[c]: how far the last search for a class went, seconds; nan: there was none."""
 
 
-def scratch_for(requests: Requests) -> Scratch:
+def scratch_for(requests: TaskRequests) -> Scratch:
     """Return scratch for one plan of such tasks."""
     classes, nodes = requests.bounds.shape
     heap, picks = np.zeros(nodes + 1, TIMED), np.empty(nodes, np.int64)
@@ -176,7 +176,7 @@ def first_times(
 
 
 @compiled
-def begin_search(requests: Requests, i: int, now: float, scratch: Scratch) -> None:
+def begin_search(requests: TaskRequests, i: int, now: float, scratch: Scratch) -> None:
     """Set the bounds of task i's class, unless they are set: none of its tasks starts before."""
     which = requests.class_of[i]
     if math.isnan(scratch.reach[which]):
@@ -186,7 +186,7 @@ def begin_search(requests: Requests, i: int, now: float, scratch: Scratch) -> No
 
 @compiled
 def start_of(
-    profile: RoomProfile, requests: Requests, i: int, n: int, now: float, scratch: Scratch
+    profile: RoomProfile, requests: TaskRequests, i: int, n: int, now: float, scratch: Scratch
 ) -> float:
     """Return the earliest start of task i on n nodes, inf if there is none; they are in `picks`."""
     begin_search(requests, i, now, scratch)
@@ -222,7 +222,7 @@ def next_size(n: int, high: int) -> int:
 @compiled
 def more_nodes(
     profile: RoomProfile,
-    requests: Requests,
+    requests: TaskRequests,
     i: int,
     start: float,
     few: int,
@@ -255,7 +255,7 @@ def more_nodes(
 
 @compiled
 def place(
-    profile: RoomProfile, requests: Requests, i: int, now: float, scratch: Scratch
+    profile: RoomProfile, requests: TaskRequests, i: int, now: float, scratch: Scratch
 ) -> tuple[float, int]:
     """Return the start of task i on the fewest nodes with which it is in time, and their number.
 
@@ -277,7 +277,7 @@ def place(
 
 @compiled
 def soonest(
-    profile: RoomProfile, requests: Requests, i: int, now: float, scratch: Scratch
+    profile: RoomProfile, requests: TaskRequests, i: int, now: float, scratch: Scratch
 ) -> float:
     """Return the earliest end of task i over the sizes tried, seconds; inf: it never fits."""
     rows = requests.rows
@@ -290,7 +290,7 @@ def soonest(
 
 
 @compiled
-def free_now(profile: RoomProfile, requests: Requests, i: int, now: float) -> int:
+def free_now(profile: RoomProfile, requests: TaskRequests, i: int, now: float) -> int:
     """Return on how many nodes task i would fit now, however shortly."""
     bound, count = requests.bounds[requests.class_of[i]], 0
     for node in range(len(bound)):
@@ -321,7 +321,12 @@ def latest_starts(rows: Rows) -> Floats:
 
 @compiled
 def may_stay(
-    profile: RoomProfile, requests: Requests, i: int, now: float, places: Places, picks: Integers
+    profile: RoomProfile,
+    requests: TaskRequests,
+    i: int,
+    now: float,
+    places: Places,
+    picks: Integers,
 ) -> int:
     """Return on how many nodes task i may stay where it is planned; they are in `picks`.
 
@@ -348,7 +353,7 @@ def may_stay(
 @compiled
 def place_tasks(
     profile: RoomProfile,
-    requests: Requests,
+    requests: TaskRequests,
     order: Integers,
     now: float,
     scratch: Scratch,
@@ -364,7 +369,7 @@ def place_tasks(
     ----------
     profile : RoomProfile
         What is left; what the tasks take is taken off.
-    requests : Requests
+    requests : TaskRequests
     order : int64[k]
         Rows of `requests`.
     now : float

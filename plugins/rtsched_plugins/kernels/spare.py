@@ -129,7 +129,7 @@ def walk(
                 return NEVER
 
 
-class Machine(NamedTuple):
+class PeriodicNodes(NamedTuple):
     """Nodes with their work as it is at slot `now`, and what `hyperperiods` says of them."""
 
     now: int
@@ -140,7 +140,7 @@ class Machine(NamedTuple):
 
 @compiled
 def choose_node(
-    machine: Machine, ready: Slots, costs: Slots, deadline: int, last: bool, beyond: bool
+    machine: PeriodicNodes, ready: Slots, costs: Slots, deadline: int, last: bool, beyond: bool
 ) -> tuple[int, int, int]:
     """Return the node for a task, its finish there, and the least finish that would be too late.
 
@@ -150,7 +150,7 @@ def choose_node(
 
     Parameters
     ----------
-    machine : Machine
+    machine : PeriodicNodes
         The nodes; left as it was.
     ready : int64[m]
         Slot at which the task has all that it waits for on each node.

@@ -236,7 +236,7 @@ def terms(now: float, params: Line, tables: Grid, state: Grid, out: Grid) -> Non
         out[1, row] = account_term(row, now, params, tables, state)
 
 
-class Charged(NamedTuple):
+class SteCharges(NamedTuple):
     """The jobs of a replay, and what is booked for them: a compiled policy."""
 
     columns: JobColumns
@@ -246,7 +246,7 @@ class Charged(NamedTuple):
 
 
 def observed(
-    charged: Charged, now: float, kind: int, row: int, size: int, _nodes: NDArray[np.int32]
+    charged: SteCharges, now: float, kind: int, row: int, size: int, _nodes: NDArray[np.int32]
 ) -> None:
     """Book one event."""
     columns, params, tables, state = charged
@@ -254,7 +254,7 @@ def observed(
     book(now, kind, account, asked, float(size), columns.billed[row], params, tables, state)
 
 
-def priorities(charged: Charged, now: float, rows: Rows, out: Line) -> int:
+def priorities(charged: SteCharges, now: float, rows: Rows, out: Line) -> int:
     """Fill `out` with the priorities of `rows`.
 
     Nothing is said where no job is charged to anybody.
@@ -275,4 +275,4 @@ def priorities(charged: Charged, now: float, rows: Rows, out: Line) -> int:
     return 0
 
 
-policy_kernels(Charged, rank=priorities, observe=observed)
+policy_kernels(SteCharges, rank=priorities, observe=observed)

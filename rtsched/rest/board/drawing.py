@@ -169,14 +169,14 @@ class Bar(NamedTuple):
     """Height of the line that says how high it should be; negative: there is none."""
 
 
-class Group(NamedTuple):
+class BarGroup(NamedTuple):
     """The bars of a period, at its name."""
 
     label: Label
     bars: tuple[Bar, ...]
 
 
-def coverage_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
+def coverage_bars(record: Sequence[EstimateRecord]) -> tuple[BarGroup, ...]:
     """Return by period how often starts were within their intervals, beside how often they should.
 
     Periods in which no job started are left out.
@@ -197,7 +197,7 @@ def coverage_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
     )
 
 
-def error_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
+def error_bars(record: Sequence[EstimateRecord]) -> tuple[BarGroup, ...]:
     """Return by period the mean absolute error, beside that of requested times."""
     shown = [each for each in record if each.jobs]
     values = [value for each in shown for value in (each.error_s, each.error_by_limits_s) if value]
@@ -222,7 +222,7 @@ def error_bars(record: Sequence[EstimateRecord]) -> tuple[Group, ...]:
 
 def _groups(
     rows: Sequence[tuple[float, Sequence[tuple[str, float | None, float]]]],
-) -> tuple[Group, ...]:
+) -> tuple[BarGroup, ...]:
     step, found = 100.0 / max(len(rows), 1), []
     for at, (period, values) in enumerate(rows):
         width = 0.7 * step / len(values)
@@ -237,7 +237,7 @@ def _groups(
             for place, (kind, value, wanted) in enumerate(values)
             if value is not None
         ]
-        found.append(Group(Label((at + 0.5) * step, period_name(period)), tuple(bars)))
+        found.append(BarGroup(Label((at + 0.5) * step, period_name(period)), tuple(bars)))
     return tuple(found)
 
 

@@ -12,7 +12,7 @@ from rtsched.model.table import Ragged
 from rtsched_plugins.kernels import spare
 from rtsched_plugins.kernels.gaps import Rigid, find, nodes_at
 from rtsched_plugins.kernels.resource_plan import left_beside
-from rtsched_plugins.kernels.spare import Machine, choose_node
+from rtsched_plugins.kernels.spare import PeriodicNodes, choose_node
 from rtsched_reproductions import spare as paper
 from rtsched_reproductions.spare import SILENT, Task, admit_jobs, machines_of
 from rtsched_reproductions.spare import Job as GraphJob
@@ -180,10 +180,10 @@ def test_a_limit_only_cuts_off() -> None:
     assert [finish(work, 0, 0, 4, latest) for latest in (10, 11, 12)] == [edf.NEVER, 11, 11]
 
 
-def two_nodes() -> Machine:
+def two_nodes() -> PeriodicNodes:
     """Return a node with (1, 2) and an empty one."""
     work = machines_of([periodic_set([(1, 2, 2, 0)]), periodic_set([])], 4)
-    return Machine(0, work, *edf.hyperperiods(work))
+    return PeriodicNodes(0, work, *edf.hyperperiods(work))
 
 
 @pytest.mark.parametrize(
