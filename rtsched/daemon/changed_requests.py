@@ -82,14 +82,17 @@ def amounts(asked: Adjustable) -> dict[ChoiceKind, Amount]:
     }
 
 
-def most(amount: Amount, asked: Adjustable) -> Search:
+def most(amount: Amount, asked: Adjustable, guess: int = 0) -> Search:
     """Search by halving the most, below what was asked for, with which the job could be.
 
-    Of nodes then with the same node-hours there.
+    Where there is a guess, that and the next higher one are tried first. Of nodes then with the
+    same node-hours there.
     """
     low, high = 0, amount.asked
+    first = [guess, guess + amount.finest] if guess else []
     while high - low > amount.finest:
-        middle = (low + high) // 2
+        middle = first.pop(0) if first else 0
+        middle = middle if low < middle < high else (low + high) // 2
         low, high = (middle, high) if (yield amount.to(middle)) else (low, middle)
     if low:
         yield from _same_work(amount, asked, low)

@@ -548,7 +548,7 @@ class _Finder(_Asked):
         """Return the guaranteed requests that were judged in place of a rejected one."""
         tried = [self._later(judged)] if math.isfinite(judged.offer) else []
         latest = judged.offer
-        tried += self._in_turn(self._searches())
+        tried += self._in_turn(self._searches(tried))
         tried += self._with_both(tried, latest)
         tried += self._in_turn(self._left_out(tried))
         in_time = {each.kind for each in tried if each.admitted and not self._is_later(each.to)}
@@ -670,11 +670,21 @@ class _Finder(_Asked):
 
     # --- the search ----------------------------------------------------------------------------
 
-    def _searches(self) -> list[tuple[ChoiceKind, Search]]:
-        """Return the searches of all kinds."""
-        asked = self.asked
+    def _searches(self, later: Sequence[_Tried]) -> list[tuple[ChoiceKind, Search]]:
+        """Return the searches of all kinds.
+
+        Where it could start with a later deadline, a shorter job may end by the one asked for.
+        """
+        asked, guess = self.asked, dict[ChoiceKind, int]()
+        for each in later:
+            if each.admitted:
+                left = self.deadline - self.choice(each).start
+                guess["shorter"] = max(math.floor(left / asked.step_s), 0)
         return [
-            *((kind, most(amount, asked)) for kind, amount in amounts(asked).items()),
+            *(
+                (kind, most(amount, asked, guess.get(kind, 0)))
+                for kind, amount in amounts(asked).items()
+            ),
             ("partition", one_by_one([Adjustment(partition=n) for n in asked.partitions])),
             ("gpu-type", one_by_one([Adjustment(gpu_type=n) for n in asked.gpu_types])),
         ]

@@ -224,9 +224,19 @@ def test_a_result_is_kept_while_its_arguments_are_the_same_objects() -> None:
     first = prepared.get(shifted, values, 1000.0)
     assert first == [1001.0, 1002.0]
     assert prepared.get(shifted, values, 2000.0 / 2) is first
-    assert prepared.get(shifted, values, 1001.0) == [1002.0, 1003.0]
-    assert prepared.get(shifted, values, 1000.0) is not first
     assert prepared.get(shifted, list(values), 1000.0) is not first
+
+
+def test_the_last_two_results_are_kept() -> None:
+    """A third one takes the place of the older of them, wherever that was asked for again."""
+    prepared, values = PreparedState(), [1.0, 2.0]
+    first = prepared.get(shifted, values, 1000.0)
+    second = prepared.get(shifted, values, 1001.0)
+    assert second == [1002.0, 1003.0]
+    assert prepared.get(shifted, values, 1000.0) is first
+    assert prepared.get(shifted, values, 1002.0) == [1003.0, 1004.0]
+    assert prepared.get(shifted, values, 1001.0) is second
+    assert prepared.get(shifted, values, 1000.0) is not first
 
 
 def test_each_function_has_its_own_result() -> None:

@@ -234,10 +234,10 @@ def test_efficient_is_what_no_other_dominates(rows: list[tuple[int, int, int]]) 
         assert kept[at] != beaten
 
 
-def searching(kind: ChoiceKind, **asked: Any) -> Search:
+def searching(kind: ChoiceKind, guess: int = 0, **asked: Any) -> Search:
     """Return a search by halving."""
     whole = Adjustable(**asked)
-    return most(amounts(whole)[kind], whole)
+    return most(amounts(whole)[kind], whole, guess)
 
 
 @pytest.mark.parametrize(
@@ -246,6 +246,10 @@ def searching(kind: ChoiceKind, **asked: Any) -> Search:
         (searching("smaller", nodes=8, limit_s=600.0), lambda to: to.nodes <= 3, [4, 2, 3, 3]),
         (searching("fewer-gpus", gpus=4), lambda to: to.gpus <= 1, [2, 1]),
         (searching("smaller", nodes=1), lambda _: True, []),
+        (searching("fewer-gpus", 5, gpus=9), lambda to: to.gpus <= 5, [5, 6]),
+        (searching("fewer-gpus", 5, gpus=9), lambda to: to.gpus <= 3, [5, 2, 3, 4]),
+        (searching("fewer-gpus", 5, gpus=9), lambda to: to.gpus <= 8, [5, 6, 7, 8]),
+        (searching("fewer-gpus", 9, gpus=9), lambda to: to.gpus <= 2, [4, 2, 3]),
     ],
 )
 def test_searches_halve(search, good, tried) -> None:
