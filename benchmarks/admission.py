@@ -30,7 +30,7 @@ from rtsched.model.schedule import Promises, Schedule
 from rtsched.model.snapshot import Snapshot
 from rtsched.model.verdicts import Verdict
 from rtsched_plugins.kernels.admission import BY_COST, LEAST_NODES
-from rtsched_plugins.kernels.admission_fast import least_later
+from rtsched_plugins.kernels.admission_by_cost import least_later_by_cost
 from rtsched_plugins.kernels.fractions import division_of
 from rtsched_plugins.mcdf import Mcdf
 from rtsched_plugins.planners import Rules
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched_plugins.kernels.admission import Plan, Tasks
-    from rtsched_plugins.kernels.admission_events import PreparedInOrder
-    from rtsched_plugins.kernels.admission_fast import Offer
+    from rtsched_plugins.kernels.admission_by_cost import PreparedByCost
+    from rtsched_plugins.kernels.admission_events import Offer
 
 NOW = 1_800_000_000.0
 PLANNER = Rules(BY_COST, LEAST_NODES, 1.0)
@@ -123,10 +123,10 @@ def prepare_and_admit(free: NDArray[np.float64], waiting: Tasks, task: Tasks) ->
     return PLANNER.admit(PLANNER.prepare(free, waiting), task, 0.0)
 
 
-def offer_alone(prepared: PreparedInOrder, task: Tasks) -> Offer:
+def offer_alone(prepared: PreparedByCost, task: Tasks) -> Offer:
     """Return the kernel's counter-offer within the plug-in's default budget of tests."""
     test = PLANNER.with_new(prepared, task)
-    return least_later(test, 0.0, 0.0, 1.0, Mcdf.Config().offer_tests)
+    return least_later_by_cost(test, 0.0, Mcdf.Config().offer_tests)
 
 
 def measure(n_waiting: int, n_nodes: int, tests: int, offers: int) -> dict[str, Any]:

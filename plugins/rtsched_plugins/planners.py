@@ -11,6 +11,10 @@ import numpy as np
 
 from rtsched.api import Ragged, offsets_of
 from rtsched_plugins.kernels.admission import (
+    BY_ARRIVAL,
+    BY_COST,
+    BY_DEADLINE,
+    IN_TURN,
     LEAST_NODES,
     Plan,
     Rows,
@@ -21,8 +25,20 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
     with_last,
 )
-from rtsched_plugins.kernels.admission_fast import least_later, planned, prepared_in_order
-from rtsched_plugins.kernels.admission_of_rows import ByRule
+from rtsched_plugins.kernels.admission_by_cost import (
+    ByCost,
+    PreparedByCost,
+    least_later_by_cost,
+    planned_by_cost,
+    prepared_by_cost,
+)
+from rtsched_plugins.kernels.admission_in_orders import (
+    InOrders,
+    PreparedInOrders,
+    least_later_in_orders,
+    planned_in_orders,
+    prepared_in_orders,
+)
 from rtsched_plugins.kernels.admission_varied import NodeClasses, demands, run_varied
 from rtsched_plugins.kernels.fractions import (
     Division,
@@ -30,16 +46,12 @@ from rtsched_plugins.kernels.fractions import (
     staggered_fractions,
     unequal_plan_fractions,
 )
-from rtsched_plugins.kernels.portfolio import InTurn, planned_by_orders, prepared_in_orders
-from rtsched_plugins.kernels.portfolio import least_later as least_later_by_orders
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched.api import Nodes
-    from rtsched_plugins.kernels.admission_events import PreparedInOrder
     from rtsched_plugins.kernels.admission_of_rows import WorkloadRows
-    from rtsched_plugins.kernels.portfolio import PreparedInOrders
 
 
 class Planner(Protocol):
@@ -90,19 +102,8 @@ class EqualNodes(ABC):
     node_rule: int
 
     @abstractmethod
-    def test(self, rows: Rows, free: NDArray[np.float64]) -> Any:
+    def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedByCost | PreparedInOrders:
         """Return the test of all rows but the last, which is kept for a new task."""
-
-    @abstractmethod
-    def planned(self, test: Any, has_new: bool, now: float) -> Plan:
-        """Return the plan of the rows of a test, with or without the new one; or who fails."""
-
-    @abstractmethod
-    def least_later(self, test: Any, now: float, max_tests: int) -> float:
-        """Return a whole second as deadline with which the last row is admitted, inf: none.
-
-        Its own deadline is written to.
-        """
 
     @abstractmethod
     def policy_of(self, jobs: WorkloadRows) -> Any:
@@ -122,7 +123,8 @@ class EqualNodes(ABC):
     def admit(self, test: Any, new: Tasks | None, now: float) -> Plan:
         """Return the plan of the waiting tasks and the one new task, the last; or who fails."""
         test = test if new is None else self.with_new(test, new)
-        return self.planned(test, new is not None, float(now))
+        planned = planned_by_cost if isinstance(test, PreparedByCost) else planned_in_orders
+        return planned(test, new is not None, float(now))
 
     def row_of(self, task: Tasks, usable: int) -> Rows:
         """Return a task as the one row for a cluster of `usable` nodes."""
@@ -134,11 +136,20 @@ class EqualNodes(ABC):
 
     def offer(self, test: Any, new: Tasks, now: float, max_tests: int) -> float:
         """Return a whole second as deadline with which it is admitted, inf: none."""
-        return self.least_later(self.with_new(test, new), float(now), max_tests)
+        by_cost = isinstance(test, PreparedByCost)
+        least_later = least_later_by_cost if by_cost else least_later_in_orders
+        return least_later(self.with_new(test, new), float(now), max_tests).deadline
 
     def division(self, plan: Plan, tasks: Tasks) -> Division:
         """Return how the tasks' work is divided."""
         return division_of(plan, tasks, self.rounds)
+
+
+QUEUES = {BY_ARRIVAL: BY_ARRIVAL, BY_DEADLINE: IN_TURN}
+"""Orders in which a task that does not fit keeps those behind it waiting."""
+
+ON_THE_FEWEST = -1.0
+"""The generosity of a planner by which each task gets the fewest nodes that do."""
 
 
 @dataclass(frozen=True)
@@ -150,21 +161,20 @@ class Rules(EqualNodes):
     efficiency: float
     rounds: int = 1
 
-    def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedInOrder:
+    def _queue(self) -> NDArray[np.int64]:
+        return np.array([QUEUES[self.order]], np.int64)
+
+    def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedByCost | PreparedInOrders:
         """Return the test of all rows but the last."""
-        return prepared_in_order(rows, self.order, free)
+        if self.order == BY_COST:
+            return prepared_by_cost(rows, free)
+        return prepared_in_orders(rows, self._queue(), ON_THE_FEWEST, free)
 
-    def planned(self, test: PreparedInOrder, has_new: bool, now: float) -> Plan:
-        """Return the plan of the rows of a test, or who fails."""
-        return planned(test, has_new, now)
-
-    def least_later(self, test: PreparedInOrder, now: float, max_tests: int) -> float:
-        """Return the least whole second as deadline with which the last row is admitted."""
-        return least_later(test, now, 0.0, 1.0, max_tests).deadline
-
-    def policy_of(self, jobs: WorkloadRows) -> ByRule:
+    def policy_of(self, jobs: WorkloadRows) -> ByCost | InOrders:
         """Return the compiled policy that plans these jobs so."""
-        return ByRule(jobs, self.order)
+        if self.order == BY_COST:
+            return ByCost(jobs)
+        return InOrders(jobs, self._queue(), ON_THE_FEWEST)
 
 
 @dataclass(frozen=True)
@@ -192,17 +202,9 @@ class Several(EqualNodes):
         """Return the test of all rows but the last."""
         return prepared_in_orders(rows, self._orders(), float(self.generosity), free)
 
-    def planned(self, test: PreparedInOrders, has_new: bool, now: float) -> Plan:
-        """Return the first complete plan of the rows of a test, or who fails."""
-        return planned_by_orders(test, has_new, now)
-
-    def least_later(self, test: PreparedInOrders, now: float, max_tests: int) -> float:
-        """Return a whole second as deadline with which the last row is admitted."""
-        return least_later_by_orders(test, now, max_tests).deadline
-
-    def policy_of(self, jobs: WorkloadRows) -> InTurn:
+    def policy_of(self, jobs: WorkloadRows) -> InOrders:
         """Return the compiled policy that plans these jobs so."""
-        return InTurn(jobs, self._orders(), float(self.generosity))
+        return InOrders(jobs, self._orders(), float(self.generosity))
 
 
 class Varied(NamedTuple):

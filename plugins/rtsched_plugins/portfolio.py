@@ -34,7 +34,7 @@ from rtsched.api import (
 )
 from rtsched_plugins.deadline_admission import BesidePlan, DeadlineAdmission, bounded, senseless
 from rtsched_plugins.kernels.admission import BY_DEADLINE, BY_LAXITY, IN_TURN, LOW, rows_of
-from rtsched_plugins.kernels.portfolio import Arrivals, Reading, least_work, read_arrivals
+from rtsched_plugins.kernels.arrivals import Arrivals, Reading, least_work, read_arrivals
 from rtsched_plugins.planners import Several
 from rtsched_plugins.planning import tasks_of
 from rtsched_plugins.resource_planning import scarcest_share

@@ -1,10 +1,10 @@
 """Deadline admission by a complete plan (MCDF and its FIFO and EDF baselines): tasks and plans.
 
 A new task passes if a complete plan of all waiting tasks and the new one can be built in which
-none ends late; that plan then replaces the old one. This module holds the data types
-and what the compiled test knows of each task (`Rows`: everything that does not depend on t);
-`admission_fast` has the test, event by event. Tests compare it with the test as the source states
-it, which recomputes everything at every instant.
+none ends late; that plan then replaces the old one. This module holds the data types and what the
+compiled test knows of each task (`Rows`: everything that does not depend on t); the test itself,
+event by event, is in `admission_by_cost` and `admission_in_orders`. Tests compare it with the test
+as the source states it, which recomputes everything at every instant.
 
 Four kinds of task share the test. A *rigid* task runs `wall` seconds on `size` nodes. A
 *moldable* one runs wall (size/n)^efficiency seconds on n nodes. A *divisible* one is a load of

@@ -3,11 +3,10 @@
 Between two instants at which nodes become free nothing can start, and a task's node count only
 changes at known instants (deadline - E(n)). So the test walks through the releases, first of
 dispatched work (sorted once), then also of tasks that it placed itself (a heap), and touches
-only what changed: in cost order a tree gives the first task that fits and a heap the tasks whose
-node count grows; in the queue orders only the head matters. Nodes are counted, not named.
+only what changed: a tree gives the first task that fits. Nodes are counted, not named.
 
-The same walk serves the search for a counter-offer (`DeadlineSearch`): it then also finds the least
-later deadline of the new task at which any of its steps could come out differently.
+The same walk serves the search for a counter-offer: it then also finds the least later deadline of
+the new task at which any of its steps could come out differently.
 
 A plan names the nodes of its tasks in the end: always the free ones of lowest index.
 """
@@ -20,15 +19,16 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 import numpy as np
 
 from rtsched.kernels.compiling import compiled, no_refcount
+from rtsched.kernels.order import stable_order
 from rtsched_plugins.kernels.admission import (
-    DEADLINE,
+    ARRIVAL,
     HIGH,
     LOW,
+    RANK,
     Plan,
     Rows,
     earlier,
     exec_of,
-    least_deadline,
     meets,
     rejection,
 )
@@ -36,49 +36,9 @@ from rtsched_plugins.kernels.admission import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from rtsched_plugins.kernels.order_tree import (
-        OrderTree,
-    )
-
     Floats: TypeAlias = NDArray[np.float64]
 
     Integers: TypeAlias = NDArray[np.int64]
-
-
-class PreparedInOrder(NamedTuple):
-    """A cluster and n waiting tasks, ready for any number of tests. Read-only.
-
-    The new task of a test is row n of `rows`; there is room for one.
-    """
-
-    order: int
-    free: Floats
-    """float64[N], when each node becomes free, seconds."""
-    by_release: Integers
-    """int64[N], nodes in ascending order of `free`."""
-    release: Floats
-    """`free` of the usable nodes, ascending."""
-    rows: Rows
-    """n + 1 rows."""
-    tree: OrderTree
-    """In cost order: the n waiting tasks by their node counts at 0."""
-    due: Floats
-    """float64[n], in cost order: an instant up to which that node count surely does."""
-    due_order: Integers
-    """int64[n], tasks by `due`."""
-    queue: Integers
-    """int64[n], the waiting tasks in queue order."""
-    latest: Floats
-    """float64[n + 1], up to when every task from this place in the queue on can surely start."""
-
-
-class DeadlineSearch(NamedTuple):
-    """A search for the new task's least deadline, on the grid base + k resolution (0: none)."""
-
-    active: bool
-    base: float
-    resolution: float
-    max_tests: int
 
 
 class Trace(NamedTuple):
@@ -91,8 +51,6 @@ class Trace(NamedTuple):
     """Of the new task: as given, or raised within this test by a search."""
     next_deadline: float
     """No deadline between the given and this one does better (+inf: none at all)."""
-    tests: int
-    """How many tests a search made of this one."""
     start: Floats
     end: Floats
     size: Integers
@@ -106,23 +64,13 @@ class Trace(NamedTuple):
 
 
 WHOLE = 2.0**52
-"""Steps of a grid up to which each of them is a float of its own."""
+"""Seconds from which on each float is a whole number."""
 
 
 @no_refcount
-def on_grid(instant: float, base: float, resolution: float) -> float:
-    """Return the first instant base + k resolution that is not before `instant`.
-
-    Where floats lie farther apart than the grid, or there is no grid, that is the instant itself.
-    """
-    if resolution <= 0.0 or not abs(instant - base) < resolution * WHOLE:
-        return instant
-    k = math.ceil((instant - base) / resolution)  # at most one wrong, by rounding
-    if base + k * resolution < instant:
-        k += 1
-    elif base + (k - 1) * resolution >= instant:
-        k -= 1
-    return base + k * resolution
+def whole_second(instant: float) -> float:
+    """Return the first whole second that is not before `instant`."""
+    return float(math.ceil(instant)) if abs(instant) < WHOLE else instant
 
 
 @no_refcount
@@ -139,26 +87,13 @@ def first_unfit(rows: Rows, placed: NDArray[np.bool_], t: float) -> int:
     return found
 
 
-@no_refcount
-def keep_up(
-    rows: Rows, new: int, t: float, known: float, search: DeadlineSearch
-) -> tuple[bool, float]:
-    """Return whether the new task can still start at t, and the next deadline worth trying.
-
-    A search raises a deadline that is too early to what starting at t needs, if that changes
-    nothing up to now (that is, if it stays below `known`).
-    """
-    most = rows.whole[new, HIGH]
-    if rows.whole[new, LOW] > most:
-        return False, math.inf
-    if meets(rows, new, most, t):
-        return True, known
-    needed = least_deadline(rows, new, most, t)
-    offered = on_grid(needed, search.base, search.resolution)
-    if not search.active or offered >= known:
-        return False, min(known, needed)
-    rows.real[new, DEADLINE] = offered
-    return True, known
+@compiled
+def queue_order(rows: Rows, first: Floats) -> Integers:
+    """Return as many rows as `first` has places, in order of (first, arrival, rank)."""
+    n = len(first)
+    order = stable_order(rows.whole[:n, RANK].astype(np.float64))
+    order = order[stable_order(rows.real[:n, ARRIVAL][order])]
+    return order[stable_order(first[order])]
 
 
 @compiled
@@ -227,7 +162,6 @@ def empty_trace(total: int) -> Trace:
         np.nan,
         np.inf,
         np.inf,
-        1,
         np.zeros(total),
         np.zeros(total),
         counts,
@@ -239,27 +173,21 @@ def empty_trace(total: int) -> Trace:
 
 
 @compiled
-def accepted(trace: Trace, deadline: float, tests: int) -> Trace:
+def accepted(trace: Trace, deadline: float) -> Trace:
     """Return the trace of a test that placed all tasks."""
-    return _closed(trace, True, -1, math.nan, deadline, deadline, tests)
+    return _closed(trace, True, -1, math.nan, deadline, deadline)
 
 
 @compiled
-def rejected(rows: Rows, trace: Trace, t: float, known: float, tests: int) -> Trace:
+def rejected(rows: Rows, trace: Trace, t: float, known: float) -> Trace:
     """Return the trace of a test in which some task can no longer meet its deadline at t."""
     failed = first_unfit(rows, trace.placed, t)
-    return _closed(trace, False, failed, t, math.inf, known, tests)
+    return _closed(trace, False, failed, t, math.inf, known)
 
 
 @compiled
 def _closed(
-    trace: Trace,
-    success: bool,
-    failed: int,
-    t: float,
-    deadline: float,
-    known: float,
-    tests: int,
+    trace: Trace, success: bool, failed: int, t: float, deadline: float, known: float
 ) -> Trace:
     return Trace(
         success,
@@ -267,7 +195,6 @@ def _closed(
         t,
         deadline,
         known,
-        tests,
         trace.start,
         trace.end,
         trace.size,
@@ -276,6 +203,15 @@ def _closed(
         trace.done,
         trace.placed,
     )
+
+
+class Offer(NamedTuple):
+    """A counter-offer."""
+
+    deadline: float
+    """Seconds; the test accepts it. +inf: none was found."""
+    exact: bool
+    """Whether no whole second between the asked deadline and this one is accepted either."""
 
 
 class Heap(NamedTuple):
@@ -333,7 +269,7 @@ def pop(heap: Heap) -> int:
 
 @compiled
 def plan_of(trace: Trace, free: Floats, by_release: Integers) -> Plan:
-    """Return what a test came to as a plan with nodes; the others as in `PreparedInOrder`."""
+    """Return what a test came to as a plan with nodes; the others as in `PreparedByCost`."""
     if not trace.accepted:
         return rejection(trace.failed, trace.failed_at)
     start, end, order = trace.start, trace.end, trace.order

@@ -15,7 +15,6 @@ from rtsched.api import RowPlan, RowRejection, policy_kernels
 from rtsched.kernels.compiling import compiled
 from rtsched.kernels.policy import ABSTAIN, ADMIT, REJECT
 from rtsched_plugins.kernels.admission import ARRIVAL, DEADLINE, Rows, needed_time, rejection
-from rtsched_plugins.kernels.admission_fast import least_later, planned, prepared_in_order
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from rtsched_plugins.kernels.admission import Plan
-    from rtsched_plugins.kernels.admission_events import PreparedInOrder
+    from rtsched_plugins.kernels.admission_events import Offer
 
     Floats: TypeAlias = NDArray[np.float64]
 
@@ -43,14 +42,6 @@ class WorkloadRows(NamedTuple):
     """bool[n]: those to whom, if they are rejected, nothing more is said."""
     offer_tests: int
     """Tests that a counter-offer may cost; 0: none is made."""
-
-
-class ByRule(NamedTuple):
-    """All jobs of a workload, and in which order they are planned."""
-
-    jobs: WorkloadRows
-    order: int
-    """See `rtsched_plugins.kernels.admission.BY_COST`."""
 
 
 @compiled
@@ -74,7 +65,7 @@ def admits_rows(
     kind: type,
     prepare: Callable[[Any, Rows, Floats], Any],
     plan: Callable[[Any, bool, float], Plan],
-    later: Callable[[Any, float, int], float],
+    later: Callable[[Any, float, int], Offer],
 ) -> None:
     """Make the kernels of policies of one type, a tuple with a field `jobs`, a `WorkloadRows`.
 
@@ -87,7 +78,7 @@ def admits_rows(
     plan : callable
         `plan(test, has_new, now)` returns the plan of these and, if any, the last; or who fails.
     later : callable
-        `later(test, now, max_tests)` returns a deadline with which the last is admitted, inf: none.
+        `later(test, now, max_tests)` returns a counter-offer to the last.
     """
 
     def admit(
@@ -112,7 +103,7 @@ def admits_rows(
         test = prepare(policy, rows_at(jobs.rows, rows, new, origin), free)
         needed, offer = needed_time(test.rows, len(rows), now - origin), math.inf
         if jobs.offer_tests > 0:
-            offer = later(test, now - origin, jobs.offer_tests) + origin
+            offer = later(test, now - origin, jobs.offer_tests).deadline + origin
         return RowRejection(needed, offer)
 
     policy_kernels(kind, admit=admit, reject=reject)
@@ -162,18 +153,3 @@ def row_plan(plan: Plan, begun: Floats, new: int, open_end: bool, origin: float)
         code = ADMIT
     start, end = plan.start + origin, plan.end + origin
     return RowPlan(code, start, end, plan.indptr, plan.nodes, plan.failed)
-
-
-@compiled
-def prepared_by_rule(policy: ByRule, rows: Rows, free: Floats) -> PreparedInOrder:
-    """Return the test of all rows but the last."""
-    return prepared_in_order(rows, policy.order, free)
-
-
-@compiled
-def least_offer(test: PreparedInOrder, now: float, max_tests: int) -> float:
-    """Return the least whole second as deadline with which the last row is admitted, inf: none."""
-    return float(least_later(test, now, 0.0, 1.0, max_tests).deadline)
-
-
-admits_rows(ByRule, prepared_by_rule, planned, least_offer)

@@ -1,6 +1,7 @@
 """The admission test where nodes differ, or where a load may start on them one after the other.
 
-The steps are those of `admission_fast`; what differs is how a task is fitted in:
+The steps are those of `admission_by_cost` and `admission_in_orders`; what differs is how a task is
+fitted in:
 
 *Unequal nodes.* Each node has its own times to send and to compute a unit, and its own speed. A
 divisible task takes the shortest prefix of the free nodes in sending order (fast links first) that

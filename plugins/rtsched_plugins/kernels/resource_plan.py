@@ -35,7 +35,7 @@ from rtsched_plugins.kernels.admission import (
     least_size,
     meets,
 )
-from rtsched_plugins.kernels.portfolio import key_of, thrifty_count
+from rtsched_plugins.kernels.admission_in_orders import key_of, thrifty_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

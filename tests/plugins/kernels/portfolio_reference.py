@@ -16,7 +16,7 @@ from rtsched_plugins.kernels.admission import (
     least_size,
     rows_of,
 )
-from rtsched_plugins.kernels.portfolio import key_of, thrifty_count
+from rtsched_plugins.kernels.admission_in_orders import key_of, thrifty_count
 
 Placed = dict[int, tuple[float, float, list[int]]]
 """Per task its start, its end and its nodes."""

@@ -23,19 +23,16 @@ from rtsched_plugins.kernels.admission import (
     rows_of,
     task_table,
 )
-from rtsched_plugins.kernels.portfolio import (
+from rtsched_plugins.kernels.admission_events import Offer
+from rtsched_plugins.kernels.admission_in_orders import (
     GONE,
-    Arrivals,
-    Offer,
-    Reading,
     first_within,
-    least_later,
-    least_work,
+    least_later_in_orders,
     queue_tree,
-    read_arrivals,
     recount,
     thrifty_count,
 )
+from rtsched_plugins.kernels.arrivals import Arrivals, Reading, least_work, read_arrivals
 from rtsched_plugins.planners import Several
 
 ORDERS = (BY_DEADLINE, BY_LAXITY, IN_TURN)
@@ -146,7 +143,7 @@ def test_counter_offer_is_the_least_accepted_whole_second(
     ready = several.prepare(state.free, waiting)
     if not np.isfinite(new.deadline[0]) or several.admit(ready, new, state.now).accepted:
         return
-    offer: Offer = least_later(several.with_new(ready, new), state.now, 1000)
+    offer: Offer = least_later_in_orders(several.with_new(ready, new), state.now, 1000)
     assert offer.exact
     last = offer.deadline if math.isfinite(offer.deadline) else 150.0
     for deadline in np.arange(math.ceil(new.deadline[0]), last + 1):

@@ -1,16 +1,14 @@
-"""The portfolio's admission test: several orders in turn, the first complete plan counts.
+"""The admission test in fixed orders, tried one after the other: the first complete plan counts.
 
-One plan is made in a fixed order in which later tasks may overtake, with thrifty node counts. At
-each instant at which nodes come free the tasks are gone through in order. A task that fits with
-the fewest nodes that still meet its deadline starts; it is given more than these as long as that
-costs little more node-seconds and they are free. One that does not fit is passed over.
+The plans of `portfolio`, and of the FIFO and EDF baselines of MCDF. At each instant at which nodes
+come free the tasks are gone through in order. A task that fits with the fewest nodes that still
+meet its deadline starts; it is given more than these as long as that costs little more node-seconds
+and they are free. One that does not fit is passed over, or, in a queue, keeps those behind it
+waiting.
 
 Node counts are looked at only when it matters: a task's fewest nodes never fall while time goes
 on, so a count found earlier is a lower bound, and a tree gives the first task in order whose bound
 fits. The plan fails at the first instant at which some task can no longer meet its deadline.
-
-About jobs of one workload it is prepared and run in one compiled call (`InTurn`). What recent
-arrivals say about the load decides which of the next ones to decline (`read_arrivals`).
 """
 
 from __future__ import annotations
@@ -22,6 +20,7 @@ import numpy as np
 
 from rtsched.kernels.compiling import compiled, no_refcount
 from rtsched_plugins.kernels.admission import (
+    BY_ARRIVAL,
     BY_LAXITY,
     DEADLINE,
     HIGH,
@@ -39,19 +38,20 @@ from rtsched_plugins.kernels.admission import (
 )
 from rtsched_plugins.kernels.admission_events import (
     Heap,
+    Offer,
     Trace,
     accepted,
     empty_heap,
     empty_trace,
     next_instant,
-    on_grid,
     plan_of,
+    queue_order,
     rejected,
     release_nodes,
     release_order,
     start_task,
+    whole_second,
 )
-from rtsched_plugins.kernels.admission_fast import queue_order
 from rtsched_plugins.kernels.admission_of_rows import WorkloadRows, admits_rows
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ class PreparedInOrders(NamedTuple):
     orders: Integers
     """int64[p], the orders to plan in."""
     generosity: float
-    """Further nodes may cost this fraction of node-seconds more than the fewest do."""
+    """Further nodes may cost this fraction of node-seconds more than the fewest do; < 0: none."""
     free: Floats
     """float64[N], when each node becomes free, seconds."""
     by_release: Integers
@@ -111,6 +111,8 @@ class Turn(NamedTuple):
 @no_refcount
 def key_of(rows: Rows, i: int, order: int) -> float:
     """Return by what task i stands in an order; the least goes first."""
+    if order == BY_ARRIVAL:
+        return 0.0
     low, high = rows.whole[i, LOW], rows.whole[i, HIGH]
     if order == BY_LAXITY and low <= high:
         return float(rows.real[i, DEADLINE] - exec_of(rows, i, high))
@@ -120,6 +122,8 @@ def key_of(rows: Rows, i: int, order: int) -> float:
 @no_refcount
 def overtaken_at(rows: Rows, new: int, key: float, order: int) -> float:
     """Return a deadline, at most rounding too early, that puts the new task behind `key`."""
+    if order == BY_ARRIVAL:
+        return math.inf
     deadline = key + (rows.real[new, DEADLINE] - key_of(rows, new, order))
     if order == BY_LAXITY:
         deadline -= 1e-12 * max(1.0, abs(deadline), abs(key))
@@ -207,7 +211,7 @@ def _all_alive(prepared: PreparedInOrders, trace: Trace, cursor: int, t: float) 
 def _size_at(rows: Rows, i: int, few: int, available: int, generosity: float, t: float) -> int:
     """Return how many of the available nodes task i gets at t, where `few` are the fewest."""
     most = min(int(rows.whole[i, HIGH]), available)
-    if most <= few:
+    if most <= few or generosity < 0.0:
         return few
     n = thrifty_count(rows, i, few, most, generosity)
     return n if least_size(rows, i, n, t) == n else few
@@ -226,9 +230,15 @@ def _count_at(rows: Rows, turn: Turn, place: int, t: float) -> int:
 
 
 @no_refcount
+def _is_queue(order: int) -> bool:
+    """Return whether a task that does not fit keeps those behind it waiting."""
+    return order in (IN_TURN, BY_ARRIVAL)
+
+
+@no_refcount
 def _reach(turn: Turn, available: int) -> int:
-    """Return up to which node count a task is looked at: in turn, the next one is, however wide."""
-    return GONE - 1 if turn.order == IN_TURN else available
+    """Return up to which node count a task is looked at: in a queue the first is, however wide."""
+    return GONE - 1 if _is_queue(turn.order) else available
 
 
 @no_refcount
@@ -252,14 +262,14 @@ def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
     """Return the least later deadline that may change that the new task does not start at t.
 
     `room` nodes were free when it came up (0: it did not). With a later deadline it needs fewer
-    nodes, and finds at most as many free, since it comes no earlier; in turn, it may also let
+    nodes, and finds at most as many free, since it comes no earlier; in a queue, it may also let
     others by.
     """
     new, known = len(rows.real) - 1, math.inf
     room = min(room, rows.whole[new, HIGH])
     if room >= rows.whole[new, LOW]:
         known = least_deadline(rows, new, room, t)
-    if room > 0 and turn.order == IN_TURN:
+    if room > 0 and _is_queue(turn.order):
         recount(turn.tree, turn.place_of_new, GONE)
         following = first_within(turn.tree, GONE - 1)
         if following >= 0:
@@ -272,15 +282,21 @@ def _if_waiting(rows: Rows, turn: Turn, room: int, t: float) -> float:
 
 @no_refcount
 def _walk(
-    prepared: PreparedInOrders, turn: Turn, trace: Trace, ends: Heap, t: float, available: int
+    prepared: PreparedInOrders,
+    turn: Turn,
+    trace: Trace,
+    ends: Heap,
+    t: float,
+    available: int,
+    searching: bool,
 ) -> tuple[int, float]:
     """Start what fits at t, in order; return the nodes left, and the next deadline of interest.
 
     That is the least later deadline of the new task with which anything in this walk could come
-    out differently (inf where it is not pending).
+    out differently (inf where it is not pending, or nobody is searching).
     """
     rows, new = prepared.rows, len(prepared.fewest)
-    pending = turn.place_of_new >= 0 and not trace.placed[new]
+    pending = searching and turn.place_of_new >= 0 and not trace.placed[new]
     room, known = 0, math.inf
     while available > 0:
         place = first_within(turn.tree, _reach(turn, available))
@@ -290,28 +306,30 @@ def _walk(
             room = available
         few = _count_at(rows, turn, place, t)
         if few > available:
-            if turn.order == IN_TURN:
+            if _is_queue(turn.order):
                 break
             continue
         i = turn.task[place]
         n = _size_at(rows, i, few, available, prepared.generosity, t)
         recount(turn.tree, place, GONE)
-        if i == new:
+        if pending and i == new:
             known = _if_later(rows, turn, few, available, t)
         available = start_task(rows, trace, ends, i, n, t, available)
     if pending and not trace.placed[new]:
-        if room == 0 and turn.order != IN_TURN:
+        if room == 0 and not _is_queue(turn.order):
             room = available
         known = _if_waiting(rows, turn, room, t)
     return available, known
 
 
 @compiled
-def run_in_turn(prepared: PreparedInOrders, which: int, has_new: bool, now: float) -> Trace:
+def run_in_order(
+    prepared: PreparedInOrders, which: int, has_new: bool, now: float, searching: bool
+) -> Trace:
     """Run the test in one of the orders over the waiting tasks and, if any, the new one.
 
-    Where it rejects, the trace's `next_deadline` is a later deadline of the new task below which
-    no other would be accepted either.
+    Where it rejects while somebody is `searching` for a counter-offer, the trace's `next_deadline`
+    is a later deadline of the new task below which no other would be accepted either.
     """
     rows, release, new = prepared.rows, prepared.release, len(prepared.fewest)
     turn = _turn(prepared, which, has_new)
@@ -330,11 +348,11 @@ def run_in_turn(prepared: PreparedInOrders, which: int, has_new: bool, now: floa
                 needed = least_deadline(rows, new, rows.whole[new, HIGH], t)
                 known = min(known, needed)
         if not alive:
-            return rejected(rows, trace, t, known, 1)
-        available, following = _walk(prepared, turn, trace, ends, t, available)
+            return rejected(rows, trace, t, known)
+        available, following = _walk(prepared, turn, trace, ends, t, available, searching)
         known = min(known, following)
         t = next_instant(release, released, ends)
-    return accepted(trace, rows.real[new, DEADLINE], 1)
+    return accepted(trace, rows.real[new, DEADLINE])
 
 
 GONE: int = 2**62
@@ -387,15 +405,6 @@ GUESSES: int = 12
 """Deadlines tried on the way to some acceptable one once the budget of a search is used up."""
 
 
-@compiled
-def least_work(rows: Rows) -> Floats:
-    """Return float64[n]: the node-seconds of each task on the fewest nodes that it may use."""
-    work = np.empty(len(rows.real))
-    for i in range(len(work)):
-        work[i] = rows.whole[i, LOW] * exec_of(rows, i, rows.whole[i, LOW])
-    return work
-
-
 @no_refcount
 def first_counts(
     rows: Rows, orders: Integers, count: Integers, until: Floats, last: Floats, key: Floats
@@ -440,14 +449,14 @@ def prepared_in_orders(
 
 
 @compiled
-def planned_by_orders(question: PreparedInOrders, has_new: bool, now: float) -> Plan:
+def planned_in_orders(question: PreparedInOrders, has_new: bool, now: float) -> Plan:
     """Return the first complete plan of the waiting tasks and, if any, the new one, the last.
 
     Where no order finds one, that is the failure of the first order. `now`: nothing starts before.
     """
     failure = rejection(-1, math.nan)
     for which in range(len(question.orders)):
-        trace = run_in_turn(question, which, has_new, now)
+        trace = run_in_order(question, which, has_new, now, False)
         if trace.accepted:
             return plan_of(trace, question.free, question.by_release)
         if which == 0:
@@ -455,21 +464,12 @@ def planned_by_orders(question: PreparedInOrders, has_new: bool, now: float) -> 
     return failure
 
 
-class Offer(NamedTuple):
-    """A counter-offer."""
-
-    deadline: float
-    """Seconds; the test accepts it. +inf: none was found."""
-    exact: bool
-    """Whether no whole second between the asked deadline and this one is accepted either."""
-
-
 @compiled
-def least_later(question: PreparedInOrders, now: float, max_tests: int) -> Offer:
+def least_later_in_orders(question: PreparedInOrders, now: float, max_tests: int) -> Offer:
     """Return the least whole second not before the asked deadline with which it is admitted.
 
     Acceptance is not monotone in the deadline, so there is nothing to bisect. Every rejecting
-    test says up to which deadline its outcome cannot change (see `run_in_turn`); the search goes
+    test says up to which deadline its outcome cannot change (see `run_in_order`); the search goes
     on from the least of these over all orders. When `max_tests` deadlines have been tried, a later
     one is looked for in growing steps, and flagged as not exact. The new task is the last of the
     rows; its deadline is written to.
@@ -478,12 +478,12 @@ def least_later(question: PreparedInOrders, now: float, max_tests: int) -> Offer
     if question.rows.whole[last, LOW] > question.rows.whole[last, HIGH]:
         return Offer(math.inf, True)
     asked = question.rows.real[last, DEADLINE]
-    deadline = on_grid(asked, 0.0, 1.0)
+    deadline = whole_second(asked)
     for _ in range(max_tests):
         fits, following = _with_deadline(question, deadline, now)
         if fits or following == math.inf:
             return Offer(deadline if fits else math.inf, True)
-        deadline = max(on_grid(following, 0.0, 1.0), deadline + 1.0)
+        deadline = max(whole_second(following), deadline + 1.0)
     step = max(1.0, deadline - asked)
     for _ in range(GUESSES):
         deadline, step = deadline + step, 2.0 * step
@@ -498,14 +498,14 @@ def _with_deadline(question: PreparedInOrders, deadline: float, now: float) -> t
     question.rows.real[len(question.fewest), DEADLINE] = deadline
     following = math.inf
     for which in range(len(question.orders)):
-        trace = run_in_turn(question, which, True, now)
+        trace = run_in_order(question, which, True, now, True)
         if trace.accepted:
             return True, deadline
         following = min(following, trace.next_deadline)
     return False, following
 
 
-class InTurn(NamedTuple):
+class InOrders(NamedTuple):
     """All jobs of a workload, and in which orders they are planned."""
 
     jobs: WorkloadRows
@@ -516,101 +516,9 @@ class InTurn(NamedTuple):
 
 
 @compiled
-def prepared_in_turn(policy: InTurn, rows: Rows, free: Floats) -> PreparedInOrders:
+def _prepared(policy: InOrders, rows: Rows, free: Floats) -> PreparedInOrders:
     """Return the tests of all rows but the last."""
     return prepared_in_orders(rows, policy.orders, policy.generosity, free)
 
 
-@compiled
-def later_deadline(question: PreparedInOrders, now: float, max_tests: int) -> float:
-    """Return a deadline with which the last row is admitted; inf: none was found."""
-    return float(least_later(question, now, max_tests).deadline)
-
-
-admits_rows(InTurn, prepared_in_turn, planned_by_orders, later_deadline)
-
-
-class Reading(NamedTuple):
-    """How arrivals are read; see the settings of the portfolio plug-in."""
-
-    nodes: float
-    """Nodes of the machine."""
-    arrivals: int
-    """How many arrivals before a job are looked at."""
-    least: int
-    """With fewer before it a job is never declined."""
-    overbooking: float
-    """Recent work may fill this many times what the machine can do until it is due."""
-    spared: float
-    """No job is declined that is smaller than this fraction of recent ones."""
-    heard: float
-    """Fraction of the jobs above the threshold that is judged all the same."""
-
-
-class Arrivals(NamedTuple):
-    """Arrivals in order, and what was decided of each; all arrays of length n."""
-
-    time: Floats
-    """Seconds."""
-    work: Floats
-    """Least node-seconds."""
-    patience: Floats
-    """Seconds from the arrival to the deadline."""
-    threshold: Floats
-    """Work in node-seconds above which it would be declined; inf: none."""
-    load: Floats
-    """Work of the arrivals before it over what the machine could do meanwhile; 0: unknown."""
-    declined: NDArray[np.bool_]
-
-
-@compiled
-def read_arrivals(arrivals: Arrivals, first: int, above: int, reading: Reading) -> int:
-    """Decide on the arrivals from row `first` on, each by those before it; write it down.
-
-    What the machine can do with recent arrivals is nodes x (the time since the first of them + the
-    mean time that they have until their deadlines). The threshold is the work of the first job,
-    smallest first, with which they come to more than `overbooking` times that. Of the jobs above
-    their threshold the k-th is heard if k `heard` passes a whole number.
-
-    Parameters
-    ----------
-    arrivals : Arrivals
-        Ascending in time; the last three columns are written from row `first` on.
-    first : int
-        First row to decide on.
-    above : int
-        Jobs above their threshold so far.
-    reading : Reading
-        How to read.
-
-    Returns
-    -------
-    int
-        Jobs above their threshold, these included.
-    """
-    for row in range(first, len(arrivals.time)):
-        begin = max(0, row - reading.arrivals)
-        span = arrivals.time[row] - arrivals.time[begin]
-        arrivals.threshold[row], arrivals.load[row] = math.inf, 0.0
-        arrivals.declined[row] = False
-        if row - begin < reading.least or span <= 0.0:
-            continue
-        sizes = np.sort(arrivals.work[begin:row])
-        patience = arrivals.patience[begin:row].mean()
-        room = reading.overbooking * reading.nodes * (span + patience)
-        filled, place = 0.0, len(sizes)
-        for k in range(len(sizes)):
-            filled += sizes[k]
-            if filled > room and place == len(sizes):
-                place = k
-        arrivals.load[row] = filled / (reading.nodes * span)
-        place = max(place, int(reading.spared * len(sizes)))
-        if place == len(sizes):
-            continue
-        arrivals.threshold[row] = sizes[place]
-        if arrivals.work[row] > sizes[place]:
-            above += 1
-            heard = math.floor(above * reading.heard + 1e-9)
-            before = math.floor((above - 1) * reading.heard + 1e-9)
-            arrivals.declined[row] = heard == before
-    return above
+admits_rows(InOrders, _prepared, planned_in_orders, least_later_in_orders)
