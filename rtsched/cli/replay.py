@@ -56,10 +56,9 @@ if TYPE_CHECKING:
 
 REPORT = "report.html"
 
-UNCOMPILED = (
-    "rtsched: this short log is replayed uncompiled; kernels are compiled once, in the background "
-    "(process {}), which takes minutes"
-)
+UNCOMPILED = "rtsched: this short log is replayed uncompiled; "
+COMPILED_BESIDE = "kernels are compiled once, in the background (process {}), which takes minutes"
+NOT_BESIDE = "kernels are not compiled in the background, as no process could be started ({})"
 
 ON_DISK = 8_000_000
 """Jobs from which the log, and what policies made of it, are on disk: about 1 GB each."""
@@ -643,5 +642,9 @@ def command(ctx: click.Context, /, **given: Any) -> None:
     with suppress(NotCompiled):
         ctx.exit(perform(asked))
     quiet = replace(asked, out=None, html=None, progress=False, workers=1, may_restart=False)
-    say(UNCOMPILED.format(compile_beside(lambda: perform(quiet))))
+    try:
+        meanwhile = COMPILED_BESIDE.format(compile_beside(lambda: perform(quiet)))
+    except OSError as error:
+        meanwhile = NOT_BESIDE.format(error.strerror)
+    say(UNCOMPILED + meanwhile)
     again_uncompiled()

@@ -81,6 +81,11 @@ def compile_beside(work: Callable[[], object]) -> int:
     """Do work that compiles in a process of low priority that outlives this one; return its number.
 
     It writes nothing to the terminal, and ends at once where another one compiles already.
+
+    Raises
+    ------
+    OSError
+        If no process can be started.
     """
     number = os.fork()
     if number:

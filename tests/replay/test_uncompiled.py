@@ -1,5 +1,6 @@
 """A short log is replayed at once where kernels are not compiled; they are compiled beside it."""
 
+import errno
 import os
 import re
 import signal
@@ -8,8 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from testbed.waiting import wait_for
 
+from rtsched.cli import replay
 from rtsched.kernels import compiling
 from rtsched.replay.uncompiled import SHORT, NotCompiled, may_restart, unless_compiling
 
@@ -63,6 +66,27 @@ def test_a_short_log_does_not_wait_for_kernels(tmp_path: Path, workers: int) -> 
     assert "background" not in plain.stderr
     assert "resource_tracker" not in done.stderr
     assert without_times(done.stdout) == without_times(plain.stdout)
+
+
+def test_a_short_log_is_replayed_where_no_process_can_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A limit on processes is no error of the replay; nothing is compiled then."""
+
+    def none_left() -> int:
+        raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    def refused(_asked: object) -> int:
+        raise NotCompiled
+
+    monkeypatch.setattr(os, "fork", none_left)
+    monkeypatch.setattr(replay, "perform", refused)
+    monkeypatch.setattr(replay, "again_uncompiled", lambda: print("again"))
+    log = write_log(tmp_path / "short.swf", 2)
+    done = CliRunner().invoke(replay.command, [str(log)], catch_exceptions=False)
+    assert "uncompiled; kernels are not compiled in the background" in done.stderr
+    assert "(Resource temporarily unavailable)" in done.stderr
+    assert done.stdout == "again\n"
 
 
 def test_only_this_program_starts_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
