@@ -94,7 +94,7 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
     if not paths:
         raise ConfigError(["give at least one log file"])
     reader: Reader | None = None
-    messages: list[str] = []
+    skipped = Skipped()  # of several reasons that count alike the first is shown first
     for path in paths:
         with Source(path) as source:
             kind = reader_of(source, options)
@@ -111,14 +111,12 @@ def read_logs(paths: Sequence[str | Path], options: ReadOptions | None = None) -
                     "read files of one format at a time",
                 )
             reader.read(source)
-            messages += (f"{source.path}:{line}" for line in source.messages)
+            for line in source.messages:
+                skipped.add(MESSAGE, f"{source.path}:{line}")
     assert reader is not None  # noqa: S101  there is at least one path
     log = reader.log()
     if len(log.jobs) == 0:
         raise InputError(paths[0], _no_jobs(log))
-    skipped = Skipped()
-    for place in messages:
-        skipped.add(MESSAGE, place)
     for reason, times in log.skipped.count.items():
         skipped.add(reason, log.skipped.first[reason], times)
     return replace(log, skipped=skipped)
