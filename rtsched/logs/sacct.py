@@ -106,7 +106,7 @@ class SacctReader:
             if header is None:
                 header, text, skipped = self._header(source, block)
                 before += skipped
-            text, rest = _cut(rest + text, header)
+            text, rest = _cut(rest + header.plain(text), header)
             before += self._take(text, header, before)
         if header is not None and rest:
             self._take(rest, header, before)
@@ -116,6 +116,8 @@ class SacctReader:
         header, rest, number = read_header(source, block, self._given_delimiter, self._columns)
         if header.guessed and header.guessed not in self._rows.remarks:
             self._rows.remarks.insert(0, header.guessed)
+        if header.decimal and DECIMAL_IDS not in self._rows.remarks:
+            self._rows.remarks.append(DECIMAL_IDS)
         if not self._details:
             header.place.pop("name", None)
         if not self._resources:
@@ -336,6 +338,8 @@ class SacctReader:
         return self._rows.log(self.format, names)
 
 
+DECIMAL_IDS = "all JobIDs end in .0, as decimal numbers do: they are taken to be jobs, not steps"
+
 _LONGEST_RECORD = 1 << 20
 """A record has no more bytes."""
 
@@ -401,6 +405,7 @@ def read_header(
             f"the header has no column {missing}; make the log with `{SACCT}`",
             line=number,
         )
+    header.read_ids(header.unpadded(rest))
     return header, rest, number
 
 

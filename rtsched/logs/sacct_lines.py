@@ -72,6 +72,11 @@ _INSTEAD = {
     "given_tres": "given",
 }
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
+_PROMPT = re.compile(
+    rb"\A[^\n]*?[$#%>\]:\x00-\x1f\x7f-\xff]\s*(?=(?:\w+[|,;^\t])*JobID(?:Raw)?(?:[|,;^\t\s]|\Z))",
+    re.IGNORECASE,
+)
+"""What a terminal or an editor may put before a header, on its line."""
 
 
 SACCT_COLUMNS = (
@@ -96,14 +101,24 @@ class Header:
         Column of each role that the file has.
     guessed : str
         What to say of columns that no line of the file names; empty: one does.
+    padded : bool
+        Whether fields may have blanks around them.
+    decimal : bool
+        Whether job ids end in `.0`, as numbers that pandas wrote.
     """
 
     guessed: str = ""
+    decimal: bool = False
 
     def __init__(self, line: bytes, delimiter: str | None) -> None:
-        text = line.strip(b"\r\n\t ")
-        self.line = text
-        self.delimiter = delimiter.encode() if delimiter else _delimiter(text)
+        text = _PROMPT.sub(b"", line, count=1).strip(b"\r\n\t ")
+        found = delimiter.encode() if delimiter else _delimiter(text)
+        self.delimiter = found.strip(b" ") or found
+        self.padded = self.delimiter.strip() != b"" and (
+            line.rstrip(b"\r\n").endswith(b" ")
+            or any(each in text for each in (b" " + self.delimiter, self.delimiter + b" "))
+        )
+        self.line = self.unpadded(text)
         names = text.split(self.delimiter) if self.delimiter else [text]
         self.columns = [name.decode("ascii", "replace").strip().lower() for name in names]
         self.place: dict[str, int] = {}
@@ -115,6 +130,32 @@ class Header:
         for role, better in _INSTEAD.items():
             if better in self.place:
                 self.place.pop(role, None)
+
+    def unpadded(self, lines: bytes) -> bytes:
+        """Return lines without blanks around their fields, if the header has some."""
+        if not self.padded:
+            return lines
+        around = rb"^ +| +(?=\r?$)| *(%b) *" % re.escape(self.delimiter)
+        return re.sub(around, rb"\1", lines, flags=re.MULTILINE)
+
+    def read_ids(self, first: bytes) -> None:
+        """Find out from the first lines whether all job ids, not only those of steps, end in `.0`.
+
+        sacct prints a job before its steps, of which most are named `batch` or `extern`.
+        """
+        at = self.place["id"]
+        records = [line.split(self.delimiter) for line in first.split(b"\n")]
+        ids = [fields[at] for fields in records if len(fields) == len(self.columns)]
+        self.decimal = bool(ids) and all(map(_DECIMAL_ID.fullmatch, ids))
+
+    def plain(self, lines: bytes) -> bytes:
+        """Return lines as sacct would have printed them."""
+        lines = self.unpadded(lines)
+        if not self.decimal:
+            return lines
+        mark = re.escape(self.delimiter)
+        number = rb"^((?>[^\n]*?%b){%d}\d+)\.0(?=%b|\r?$)" % (mark, self.place["id"], mark)
+        return re.sub(number, rb"\1", lines, flags=re.MULTILINE)
 
     def missing(self) -> str:
         """Return which columns are missing that no log can do without."""
@@ -136,6 +177,8 @@ def _delimiter(line: bytes) -> bytes:
     second = _NAME.search(line, first.end())
     return line[first.end() : second.start()] if second else b""
 
+
+_DECIMAL_ID = re.compile(rb"\d+\.0\r?")
 
 Split = tuple[
     "NDArray[np.int32]", "NDArray[np.int32]", "NDArray[np.int64]", "NDArray[np.int64]", int

@@ -1,5 +1,6 @@
 """Text of sacct as other sites export it: what their Slurm writes otherwise than ours."""
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -529,3 +530,47 @@ def test_times_of_another_form(read: Read, moment: str) -> None:
     """SLURM_TIME_FORMAT was set; which day is meant cannot be told from all forms."""
     with pytest.raises(InputError, match=r"Submit is no time.*SLURM_TIME_FORMAT=standard"):
         read(text("JobID|Submit|Start|End|ReqCPUS", f"7|{moment}|{moment}|{moment}|8"))
+
+
+TWO_JOBS = text(
+    "JobID|JobIDRaw|Submit|Start|End|NCPUS|State",
+    *(
+        f"{number}|{number}|{DAY}|4|{state}"
+        for number, state in ((901, "COMPLETED"), (902, "TIMEOUT"))
+    ),
+)
+
+
+def test_job_ids_that_pandas_wrote(read: Read) -> None:
+    """Decimal numbers, where no job is without `.0`: they are no steps."""
+    decimal = re.sub(r"(90.)\|(90.)", r"\1.0|\2.0", TWO_JOBS)
+    log = read(decimal)
+    assert log.jobs.labels() == ["901", "902"]
+    assert log.assumptions[0].startswith("all JobIDs end in .0")
+    assert read(TWO_JOBS + re.sub(r"\A.*\n", "", decimal)).jobs.labels() == ["901", "902"]
+
+
+@pytest.mark.parametrize(
+    "before", ["$ ", "[ann@login ~]$ ", "\ufeff\ufeff", "#", "sacct: ", "\x1b[?2004l\r"]
+)
+@pytest.mark.parametrize("columns", ["JobID|JobIDRaw", "JobID", "State|JobID"])
+def test_text_before_a_header_on_its_line(read: Read, before: str, columns: str) -> None:
+    """What a terminal or an editor put there names no column."""
+    first = {"JobID": "901", "JobIDRaw": "901", "State": "FAILED"}
+    line = "|".join([*(first[name] for name in columns.split("|")), DAY, "4"])
+    log = read(text(f"{before}{columns}|Submit|Start|End|NCPUS", line))
+    assert log.jobs.labels() == ["901"]
+    assert (log.outcomes.ending[0] == Ending.FAILED) == ("State" in columns)
+
+
+@pytest.mark.parametrize("delimiter", ["|", " | ", "; "])
+def test_fields_padded_with_blanks(read: Read, delimiter: str) -> None:
+    """As `column -t` writes them, the last column too."""
+    rows = [line.split("|") for line in TWO_JOBS.splitlines()]
+    rows = [[*row[1:], row[0]] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    lines = [delimiter.join(map(str.ljust, row, widths)) for row in rows]
+    log, same = read(text(*(line + "  " for line in lines))), read(TWO_JOBS)
+    assert log.jobs.labels() == same.jobs.labels()
+    assert log.outcomes.ending.tolist() == [Ending.COMPLETED, Ending.TIMEOUT]
+    assert log.outcomes.run_time.tolist() == same.outcomes.run_time.tolist()

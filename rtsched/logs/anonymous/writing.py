@@ -285,7 +285,7 @@ class _SacctWriter(_Writer):
                 self.done.assumptions = (header.guessed,) if header.guessed else ()
                 yield self._head(header)
                 before += skipped
-            lines = content.split(b"\n")
+            lines = header.plain(content).split(b"\n")
             if not lines[-1]:
                 lines.pop()
             for at, line in enumerate(lines, before + 1):
