@@ -287,18 +287,12 @@ def logged(workload: Workload) -> Values:
 
 
 def logged_results(workload: Workload) -> Results:
-    """Return what the log records as if a policy had done it.
-
-    A job that still ran when the log was written ends then, as in the replay.
-    """
+    """Return what the log records as if a policy had done it."""
     outcomes = workload.outcomes
     ran = np.isfinite(outcomes.start)
     size = outcomes.size
     if not (size > 0).all():
         size = np.where(size > 0, size, workload.jobs.size)
-    end = outcomes.end
-    if (outcomes.ending == Ending.RUNNING).any():
-        end = np.where(outcomes.ending == Ending.RUNNING, outcomes.start + workload.run_time, end)
     fate = (
         FinalState.FINISHED
         if ran.all()
@@ -307,9 +301,9 @@ def logged_results(workload: Workload) -> Results:
     return Results.build(
         len(outcomes),
         start=outcomes.start,
-        end=end,
+        end=outcomes.end,
         size=size,
-        service=served(workload.jobs, workload.cluster, size, end - outcomes.start),
+        service=served(workload.jobs, workload.cluster, size, outcomes.end - outcomes.start),
         fate=np.asarray(fate, np.int8),
     )
 

@@ -104,6 +104,15 @@ def run_times(outcomes: Outcomes) -> NDArray[np.float64]:
     return np.where(missing, outcomes.end - outcomes.start, outcomes.run_time)
 
 
+def ended(outcomes: Outcomes) -> Outcomes:
+    """Return the outcomes in which jobs that still ran when the log was written end then."""
+    running = outcomes.ending == Ending.RUNNING
+    if not running.any():
+        return outcomes
+    end = np.where(running, outcomes.start + run_times(outcomes), outcomes.end)
+    return outcomes.replace(end=end)
+
+
 def sizes(jobs: Jobs, outcomes: Outcomes) -> NDArray[np.int32]:
     """Return the units each job asked for, else those it was given."""
     if (jobs.size > 0).all():

@@ -5,6 +5,7 @@ Everything dropped is counted by reason, everything filled in is said in a sente
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,6 +30,7 @@ from rtsched.replay.machine import (
 )
 from rtsched.replay.normalise import (
     alike_components,
+    ended,
     filled,
     in_units,
     joined,
@@ -117,6 +119,7 @@ def prepare(
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
     read = log
     log, known = in_units(log, options.unit, cluster or log.cluster, notes)
+    log = replace(log, outcomes=ended(log.outcomes))
     machine = _machine(log, known, notes)
     machine, sentences = with_speeds(machine, options.speeds)
     notes += sentences

@@ -455,3 +455,11 @@ def test_jobs_that_still_run_end_when_the_log_was_written():
     work = prepare(log(outcomes={"ending": endings, "end": [np.nan, 15, 25]}), RIGID)
     assert work.run_time.tolist() == [5.0, 5.0, 5.0]
     assert any(notes.startswith("1 job still ran") for notes in work.assumptions)
+
+
+def test_jobs_that_still_run_count_for_the_size_of_the_machine():
+    """They held their processors at the end of the log, beside each other."""
+    ran = {"ending": np.full(3, Ending.RUNNING, np.int8), "start": [20, 21, 22], "end": np.nan}
+    work = prepare(log(cluster=0, size=[1, 2, 3], outcomes=ran), RIGID)
+    assert len(work.cluster) == 6
+    assert work.outcomes.end.tolist() == [25.0, 26.0, 27.0]
