@@ -172,7 +172,11 @@ def _show(values: Values, found: Sequence[Difference], confidence: float) -> Non
         cells += [shown(each.difference), between, f"{each.better}, {each.worse}"]
         table.add_row(*(Text(visible(cell)) for cell in cells))
     out = console()
-    out.print(f"{counted(len(values.replays), 'replay')}; baseline {first}\n", markup=False)
+    out.print(f"{counted(len(values.replays), 'replay')}; baseline {first}", markup=False)
+    if values.left_out:
+        names = visible(", ".join(values.left_out))
+        out.print(f"left out, as they are not in all replays: {names}", markup=False)
+    out.print()
     out.print(table)
 
 

@@ -43,11 +43,14 @@ class Values(msgspec.Struct, frozen=True):
         Those that are in all of them; the baseline first.
     values : dict of str to float64[p, n]
         By measure; nan: the replay has no such value.
+    left_out : tuple of str
+        Policies that are in some of the replays only.
     """
 
     replays: tuple[str, ...]
     policies: tuple[str, ...]
     values: dict[str, Any]
+    left_out: tuple[str, ...] = ()
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -121,7 +124,8 @@ def read_values(directories: Sequence[Path], baseline: str | None = None) -> Val
         for measure in MEASURES
     }
     values = {name: table for name, table in values.items() if np.isfinite(table).any()}
-    return Values(tuple(str(each) for each in directories), policies, values)
+    some = dict.fromkeys(name for each in summaries for name in each if name not in common)
+    return Values(tuple(str(each) for each in directories), policies, values, tuple(some))
 
 
 def _policies(directory: Path) -> dict[str, dict[str, Any]]:

@@ -45,6 +45,17 @@ def test_policies_side_by_side(replays: list[str], tmp_path: Path) -> None:
     assert json.loads(again[1]) == rows
 
 
+def test_policies_of_some_replays_only_are_named(replays: list[str], tmp_path: Path) -> None:
+    """They are not compared."""
+    log = str(Path(replays[0]).with_name("0.swf"))
+    words = ["replay", log, "--policy", "fcfs,edf-easy,easy", "--no-report"]
+    assert run(*words, "--out", str(tmp_path / "out"))[0] == 0
+    status, out, _ = run("compare", replays[1], str(tmp_path / "out"))
+    assert status == 0
+    assert "left out, as they are not in all replays: edf-easy\n" in out
+    assert "left out" not in run("compare", *replays)[1]
+
+
 def test_the_mean_is_that_of_the_summaries(replays: list[str]) -> None:
     """As the replays themselves say it."""
     waits = []
