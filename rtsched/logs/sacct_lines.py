@@ -73,7 +73,8 @@ _INSTEAD = {
 }
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 _PROMPT = re.compile(
-    rb"\A[^\n]*?[$#%>\]:\x00-\x1f\x7f-\xff]\s*(?=(?:\w+[|,;^\t])*JobID(?:Raw)?(?:[|,;^\t\s]|\Z))",
+    rb"\A[^\n]*?[$#%>\]:\x00-\x1f\x7f-\xff]\s*"
+    rb"(?=(?:\w+[|,;^\t])*JobID(?:Raw)?[|,;^\t]|(?:\w+[|,;^\t])+JobID(?:Raw)?\s*\Z)",
     re.IGNORECASE,
 )
 """What a terminal or an editor may put before a header, on its line."""
