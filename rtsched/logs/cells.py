@@ -121,6 +121,11 @@ def times(
     return out, np.array(bad, np.int64)
 
 
+def is_local(cell: bytes) -> bool:
+    """Return whether a cell holds a time on a local clock."""
+    return _time(cell)[0] == kernels.LOCAL
+
+
 def _time(cell: bytes) -> tuple[int, float]:
     """Return what a time cell holds and its seconds; the plain form of `read_times`."""
     cell = cell.removesuffix(b".0")

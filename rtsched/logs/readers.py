@@ -198,6 +198,7 @@ def _other(form: bytes, what: str, instead: str = "") -> tuple[re.Pattern[bytes]
 
 
 _CONDOR = "make the log with `condor_history -long`"
+_SWF = "convert the accounting log to SWF"
 _OTHERS = (
     _other(
         rb"\A[^\s=]*JOBID[^\s=]*\s+(?:\S+\s+)*(?:PARTITION|NODELIST|ST)\b",
@@ -205,15 +206,21 @@ _OTHERS = (
     ),
     _other(rb"\APARTITION\s+AVAIL|\ANODELIST\s+NODES|\AHOSTNAMES?\s", "what sinfo prints"),
     _other(rb"\AJob ID: \d", "what seff prints"),
-    _other(rb"\A-{20,}\s|\ACluster\|", "what sreport or sacctmgr prints"),
+    _other(rb"\AJob id\s+Name\s|\A\{[^{}]*\"pbs_version\"", "what qstat prints", _SWF),
+    _other(
+        rb"\A-{20,}\s|\ACluster\||\A[^\n]* - \d{4}-\d\d-\d\dT\S+ \(\d+ secs\)",
+        "what sreport or sacctmgr prints",
+    ),
     _other(
         rb"(?m)^(?:sacct: (?:error|fatal):|Slurm accounting storage is disabled)",
         "an error message of sacct",
         "mend its cause, then make the log again",
     ),
     _other(rb'\A\{.*"@(?:submit|start|end)"', "JSON of jobcomp/elasticsearch"),
-    _other(rb"\A(?:---\s+)?\w+:\s*\n\s*- ", "YAML", "make the log with `sacct --json`"),
-    _other(rb"\A-- \w+ dump", "a dump of a database"),
+    _other(
+        rb"\A(?:-- \w+ dump|INSERT INTO|(?:\+[+-]*\s+)?[^\n]*\bid_job\b)",
+        "a dump of a database",
+    ),
     _other(rb"\AJobId=\d+ UserId=", "a job completion log (jobcomp/filetxt)"),
     _other(rb"\AJobId=\d+", "what `scontrol show job` prints"),
     _other(rb"\A(?:PartitionName|ReservationName|LicenseName)=", "what scontrol shows"),
@@ -231,10 +238,13 @@ _OTHERS = (
     _other(
         rb"\A\d\d/\d\d/\d{4} \d\d:\d\d:\d\d;[A-Z];",
         "a log of PBS or Torque",
-        "convert it to SWF",
+        _SWF,
     ),
-    _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "a log of LSF", "convert it to SWF"),
-    _other(rb"\A[^:\n{]*(?::[^:\n{]*){40,}", "a log of Grid Engine", "convert it to SWF"),
+    _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "a log of LSF", _SWF),
+    _other(rb"\A[^:\n{]*(?::[^:\n{]*){40,}", "a log of Grid Engine", _SWF),
+    _other(
+        rb"\A(?:---\s+)?\w+:[^\n]*\n\s*(?:- |\w+:[ \n])", "YAML", "make the log with `sacct --json`"
+    ),
     _other(rb"\A\d{3} \(\d+\.\d+\.\d+\) ", "a user's event log of HTCondor", _CONDOR),
     _other(
         rb"\A(?:ID\s+OWNER|-- Schedd|OWNER\s+BATCH_NAME|Name\s+OpSys)",
@@ -247,6 +257,10 @@ _OTHERS = (
         "give it as --cluster, beside the log",
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
+    _other(
+        rb"\A\"?[a-z][\w \"]*([,;\t])(?:[\w \".()-]+\1)+[\w \".()-]+\r?\n",
+        "a table without the columns JobID and Submit",
+    ),
     _other(
         rb"(?m)^\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?"
         rb"(?:\d{4}-\d\d-\d\d[T ]\d\d:|(?:COMPLETED|FAILED|CANCELLED|TIMEOUT)\b)",
@@ -261,10 +275,6 @@ _OTHERS = (
     ),
     _other(rb"\A(?:<!DOCTYPE|<html)", "an HTML page"),
     _other(rb"\A#!", "a script"),
-    _other(
-        rb"\A[\"\w ]+(?:,[\"\w .()-]+){2,}\r?\n",
-        "a CSV table without the columns JobID and Submit",
-    ),
 )
 """What else people have at hand, by its beginning, and what to do."""
 
@@ -272,12 +282,12 @@ _OTHERS = (
 def _unknown(head: bytes) -> str:
     """Return what to do about a file that no reader claims."""
     start = head.lstrip()
-    if start.startswith(b"{") and is_squeue_json(head):
+    if start.startswith(b"{") and is_squeue_json(head) and b'"pbs_version"' not in head:
         return (
             "this is JSON of squeue or of `scontrol show jobs`, not a log that rtsched reads; make "
             "the log with `sacct --json`"
         )
-    by_eye = b"\n---" in head[:2000] and not start.startswith(b"---")
+    by_eye = b"\n---" in head[:2000] and not start.startswith((b"---", b"Job ID ", b"Job id "))
     if by_eye or start.startswith(b"JobID "):
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
     if RUNS.search(head):

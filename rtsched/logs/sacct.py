@@ -187,7 +187,7 @@ class SacctReader:
                 )
                 after = row[name] if name in {"submit", "start"} else after
         if len(line) and not self._local:
-            self._local = not cells["submit"][0].isdigit()
+            self._local = read.is_local(cells["submit"][0])
         self._numbers(cells, row)
         _agree(row, self._zone)
         self._words(cells, row)

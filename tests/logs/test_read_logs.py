@@ -119,7 +119,23 @@ def test_content_tells_the_format(
         (b"sacct: error: Connection refused\n", "an error message of sacct"),
         (b"Loading x\nSlurm accounting storage is disabled\n", "an error message of sacct"),
         (b"#!/bin/sh\nsacct\n", "a script"),
-        (b"job,user,when\n1,a,2\n", "CSV"),
+        (b"job,user,when\n1,a,2\n", "a table without the columns JobID and Submit"),
+        (
+            b"job_id;user;state;submit_time\n7;a;COMPLETED;2026-11-21 08:00:00\n",
+            "a table without the columns JobID and Submit",
+        ),
+        (b"---\nmeta:\n  plugins:\n    data_parser: v\njobs:\n- account: a\n", "YAML"),
+        (b"apiVersion: v1\nitems:\n- apiVersion: kueue.x-k8s.io/v1beta1\n", "YAML"),
+        (b"job_db_inx\tid_job\ttime_submit\n1\t7\t1795262400\n", "dump of a database"),
+        (b"+----+--------+\n| id_job | state |\n+----+--------+\n", "dump of a database"),
+        (b"INSERT INTO `c_job_table` VALUES (1,2,3);\n", "dump of a database"),
+        (b"Job ID    Name   User   S Queue\n------- ------ ------ - -----\n", "qstat.*to SWF"),
+        (b'{"timestamp": 1, "pbs_version": "23", "Jobs": {"7.s": {"job_state": "F"}}}', "qstat"),
+        (
+            b"Cluster/User Utilization 2026-11-01T00:00:00 - 2026-11-29T23:59:59 (2505600 secs)\n"
+            b"Usage reported in CPU Minutes\nCluster|Account|Login|Used\n",
+            "sreport",
+        ),
         (b"; Version: 2\n", "no job in it"),
         (
             b"; Version: 2\n1 2 3\n",

@@ -584,3 +584,18 @@ def test_fields_padded_with_blanks(read: Read, delimiter: str) -> None:
     assert log.jobs.labels() == same.jobs.labels()
     assert log.outcomes.ending.tolist() == [Ending.COMPLETED, Ending.TIMEOUT]
     assert log.outcomes.run_time.tolist() == same.outcomes.run_time.tolist()
+
+
+@pytest.mark.parametrize(
+    ("moment", "local"),
+    [
+        ("2026-11-21T08:00:00", True),
+        ("2026-11-21T08:00:00+01:00", False),
+        ("1795248000", False),
+        ("1795248000.0", False),
+    ],
+)
+def test_only_times_without_a_zone_are_local(read: Read, moment: str, local: bool) -> None:
+    """Of others nothing is assumed."""
+    log = read(text("JobID|Submit|Start|Elapsed|NCPUS", f"7|{moment}|{moment}|01:00:00|4"))
+    assert any("local times" in sentence for sentence in log.assumptions) == local
