@@ -177,7 +177,12 @@ def _descriptor(stream: Any) -> int:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Return a console; where nobody watches it is 100 columns wide and writes no colour."""
+    """Return a console; where nobody watches it is 100 columns wide and writes no colour.
+
+    A question mark stands for a character that the locale's encoding has not.
+    """
+    from io import TextIOWrapper
+
     from rich import console
 
     class Console(console.Console):
@@ -185,6 +190,9 @@ def console(*, stderr: bool = False) -> Console:
             """Leave it to `sentences`, where rich would exit with 1 by itself."""
             raise BrokenPipeError
 
+    stream = sys.stderr if stderr else sys.stdout
+    if isinstance(stream, TextIOWrapper):
+        stream.reconfigure(errors="replace")
     made = Console(stderr=stderr, highlight=False)
     if not made.is_terminal and "COLUMNS" not in os.environ:
         made.width = _WIDTH

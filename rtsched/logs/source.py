@@ -136,6 +136,8 @@ class Source:
 
     def _unreadable(self, error: OSError) -> InputError:
         why = _WHY.get(error.errno or 0, f"cannot be read ({error.strerror or error}); check it")
+        if self.path == "-" and error.errno == errno.ENOENT:
+            why = "there is no such file; for what a pipe gives name /dev/stdin"
         return InputError(self.path, why)
 
     def _damaged(self, error: Exception) -> InputError:

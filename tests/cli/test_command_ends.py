@@ -173,6 +173,17 @@ def test_numpy_starts_no_threads():
     assert subprocess.run([sys.executable, "-c", code], env=few, check=False).returncode == 0
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_a_locale_that_lacks_characters_is_no_defect(tmp_path, encoding):
+    """What it lacks is a question mark."""
+    log = tmp_path / "log.swf"
+    log.write_text("1 0 5 60 2 -1 -1 2 90 -1 1 1 1 -1 1 -1 -1 -1\n")
+    words = ["replay", str(log), "--policy", "easy,edf-easy-admit", "--no-out"]
+    result = CliRunner(charset=encoding).invoke(main, words)
+    assert result.exit_code == 0, result.stderr
+    assert re.search(r"promises kept[ |]+\?[ |]+\?[ |]+1 of 1", result.stdout)
+
+
 def test_closed_pipe_is_quiet():
     """`rtsched ... | head` ends without a word when the reader goes away."""
     reading, writing = os.pipe()

@@ -158,6 +158,8 @@ def test_unreadable_files(tmp_path: Path) -> None:
     """Missing files, directories and files that may not be read."""
     with pytest.raises(InputError, match="no such file"):
         read_logs([tmp_path / "nothing"])
+    with pytest.raises(InputError, match="name /dev/stdin"):
+        read_logs(["-"])
     with pytest.raises(InputError, match="is a directory"):
         read_logs([tmp_path])
     with pytest.raises(InputError, match="not a file name"):
