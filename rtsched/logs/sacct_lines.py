@@ -73,7 +73,7 @@ _INSTEAD = {
 }
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 _PROMPT = re.compile(
-    rb"\A[^\n]*?[$#%>\]:\x00-\x1f\x7f-\xff]\s*"
+    rb"\A[^\n]*?[$#%>\]:\x00-\x08\x0b-\x1f\x7f-\xff]\s*"
     rb"(?=(?:\w+[|,;^\t])*JobID(?:Raw)?[|,;^\t]|(?:\w+[|,;^\t])+JobID(?:Raw)?\s*\Z)",
     re.IGNORECASE,
 )

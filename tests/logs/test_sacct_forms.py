@@ -563,12 +563,13 @@ def test_text_before_a_header_on_its_line(read: Read, before: str, columns: str)
     assert (log.outcomes.ending[0] == Ending.FAILED) == ("State" in columns)
 
 
-def test_a_delimiter_that_is_no_ascii(read: Read) -> None:
-    """It is no text before a header, wherever the job's id stands."""
+@pytest.mark.parametrize("delimiter", ["\t", "\u2206"])
+def test_a_delimiter_is_no_text_before_a_header(read: Read, delimiter: str) -> None:
+    """Wherever the job's id stands."""
     for columns in ("Submit|Start|End|JobID", "Submit|Start|JobID|End", "JobID|Submit|Start|End"):
         cells = dict(zip(("Submit", "Start", "End"), DAY.split("|"), strict=True), JobID="7")
         line = "|".join(cells[name] for name in columns.split("|"))
-        log = read(text(columns, line).replace("|", "\u2206"))
+        log = read(text(columns, line).replace("|", delimiter))
         assert log.jobs.labels() == ["7"]
         assert log.outcomes.run_time.tolist() == [7200.0]
 
