@@ -161,7 +161,7 @@ class SacctReader:
         joined = whole_records(block, odd.tolist(), header.columns, header.delimiter)
         for start, end, line in joined:
             text, number = block[start:end], before + line + 1
-            if text.strip() == header.line or not text.strip():
+            if text.strip(b"\r\n ") == header.line or not text.strip():
                 continue
             reason, fields = read_fields(text, header)
             if reason:
@@ -377,7 +377,7 @@ def read_header(
         If `columns` is no list of columns.
     """
     block = block.removeprefix(b"\xef\xbb\xbf")
-    start = len(block) - len(block.lstrip())
+    start = len(block) - len(block.lstrip(b"\r\n "))  # a tab is a field
     line, _, rest = block[start:].partition(b"\n")
     number = block.count(b"\n", 0, start) + 1
     guess = ""

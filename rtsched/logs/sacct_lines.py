@@ -112,7 +112,7 @@ class Header:
     decimal: bool = False
 
     def __init__(self, line: bytes, delimiter: str | None) -> None:
-        text = _PROMPT.sub(b"", line, count=1).strip(b"\r\n\t ")
+        text = _PROMPT.sub(b"", line, count=1).strip(b"\r\n ")
         found = delimiter.encode() if delimiter else _delimiter(text)
         self.delimiter = found.strip(b" ") or found
         self.padded = self.delimiter.strip() != b"" and (

@@ -600,3 +600,13 @@ def test_only_times_without_a_zone_are_local(read: Read, moment: str, local: boo
     """Of others nothing is assumed."""
     log = read(text("JobID|Submit|Start|Elapsed|NCPUS", f"7|{moment}|{moment}|01:00:00|4"))
     assert any("local times" in sentence for sentence in log.assumptions) == local
+
+
+@pytest.mark.parametrize(("first", "last"), [("", "\t"), ("\t", ""), ("0\t", "\t")])
+def test_tabs_at_the_ends_of_lines(read: Read, first: str, last: str) -> None:
+    """As of `sacct --parsable`, or before an index without a name."""
+    header = "JobID\tSubmit\tStart\tEnd\tState"
+    line = "\t".join(["7", *DAY.split("|"), "FAILED"])
+    log = read(text(f"{first.strip('0')}{header}{last}", f"{first}{line}{last}"))
+    assert log.jobs.labels() == ["7"]
+    assert log.outcomes.ending[0] == Ending.FAILED

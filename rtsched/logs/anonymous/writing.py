@@ -324,7 +324,7 @@ class _SacctWriter(_Writer):
         return self._delimiter.join(values).encode() + b"\n"
 
     def _line(self, line: int, content: bytes, header: Header) -> bytes:
-        if not content.strip() or content.strip() == header.line:
+        if not content.strip() or content.strip(b"\r\n ") == header.line:
             return b""
         fields = content.split(header.delimiter)
         if len(fields) != len(header.columns):
