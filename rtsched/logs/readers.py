@@ -14,6 +14,7 @@ from rtsched.logs.condor_history import RUNS, CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
 from rtsched.logs.sacct_lines import SACCT, follows_messages, is_headerless
+from rtsched.logs.sacct_rows import OTHER_CLUSTER
 from rtsched.logs.source import MESSAGE, Source
 from rtsched.logs.swf import SwfReader
 from rtsched.model.log import Skipped
@@ -262,14 +263,15 @@ _OTHERS = (
         "a table without the columns JobID and Submit",
     ),
     _other(
-        rb"(?m)^\d+(?:_\d+)?([|,;\t^])(?:[^\n]{0,2000}\1)?"
+        rb"(?m)^\d+(?:_\d+)?([|,;\t^]|[\x80-\xff]+)(?:[^\n]{0,2000}\1)?"
         rb"(?:\d{4}-\d\d-\d\d[T ]\d\d:|(?:COMPLETED|FAILED|CANCELLED|TIMEOUT)\b)",
         "the text of sacct without its header line (--noheader)",
         "make the log without that option, or name its columns with --columns, as for `sacct "
         "--format`",
     ),
     _other(
-        rb"\A(?:[^\s|,;^]*#)?\d+(?:[._][\w.-]+)?(?:#\d+)?([|,;\t^ ])(?:[^\n]{0,2000}\1)?1\d{9}\b",
+        rb"\A(?:[^\s|,;^]*#)?\d+(?:[._][\w.-]+)?(?:#\d+)?([|,;\t^ ]|[\x80-\xff]+)"
+        rb"(?:[^\n]{0,2000}\1)?1\d{9}\b",
         "a table without names, as of `condor_history -format`, or sacct without its header line",
         "print it with `condor_history -af:h` or `-long`, or name sacct's columns with --columns",
     ),
@@ -325,6 +327,8 @@ def _no_jobs(log: Log) -> str:
     remedy = "check how the log was made"
     if reason.endswith("is no time"):
         remedy = "make the log with SLURM_TIME_FORMAT=standard"
+    elif reason == OTHER_CLUSTER:
+        remedy = "name another cluster by --clusters, or leave the option out"
     return (
         f"no usable job in it (read as {log.format}): {count.total()} records left out, {times} "
         f"because {reason} (first at {where}); {remedy}"

@@ -67,6 +67,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 """Columns of a record: dtype, and the value that says nothing."""
 
 _IDS, _PARTS = 1 << 36, 1 << 24  # more would not fit a key
+OTHER_CLUSTER = "it is of another cluster"
 AGAIN = "the log has the same run of the job twice"
 
 
@@ -127,7 +128,7 @@ class SlurmRows:
             others = keep & ~np.isin(row["cluster"], known)
             if others.any():
                 place = self.where(int(row["line"][np.argmax(others)]))
-                self.skipped.add("it is of another cluster", place, int(others.sum()))
+                self.skipped.add(OTHER_CLUSTER, place, int(others.sum()))
             keep &= ~others
         row["file"] = np.full(n, len(self._sources) - 1, np.int32)
         if not keep.all():
