@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-NO_TIME = frozenset({b"", b"unknown", b"none", b"n/a", b"invalid", b"0"})
-"""How Slurm writes a time that is not there."""
+NO_TIME = frozenset({b"", b"unknown", b"none", b"n/a", b"invalid", b"0", b"na", b"nat", b"nan"})
+"""How Slurm writes a time that is not there; the last three: R and pandas."""
 
 MOST = 1e15
 """A larger number of anything is none."""

@@ -259,7 +259,7 @@ _OTHERS = (
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
     _other(
-        rb"\A\"?[a-z][\w \"]*([,;\t])(?:[\w \".()-]+\1)+[\w \".()-]+\r?\n",
+        rb"\A\"?[a-z][\w \"]*([,;\t|])(?:[\w \".()-]+\1)+[\w \".()-]+\r?\n",
         "a table without the columns JobID and Submit",
     ),
     _other(
@@ -321,7 +321,8 @@ def _no_jobs(log: Log) -> str:
     """Return why there is no job in a log."""
     count = log.skipped.count
     if not count:
-        return f"no job in it (read as {log.format}); check how the log was made"
+        steps = ", maybe steps only" if log.format == "sacct" else ""
+        return f"no job in it{steps} (read as {log.format}); check how the log was made"
     reason, times = count.most_common(1)[0]
     where = log.skipped.first[reason]
     remedy = "check how the log was made"

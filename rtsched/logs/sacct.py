@@ -18,6 +18,7 @@ from rtsched.logs import cells as read
 from rtsched.logs.cells import Cells, Interner, Meanings
 from rtsched.logs.gather import Coder
 from rtsched.logs.sacct_lines import (
+    ROLES,
     SACCT,
     Header,
     begins_record,
@@ -83,6 +84,7 @@ class SacctReader:
         }
         self._memory = Meanings(lambda text: _req_mem(text)[0], lambda text: _req_mem(text)[1])
         self._local = False
+        self._path = ""
 
     @staticmethod
     def claims(head: bytes) -> bool:
@@ -99,6 +101,7 @@ class SacctReader:
     def read(self, source: Source) -> None:
         """Take in one file."""
         self._rows.open(source.path)
+        self._path = source.path
         header: Header | None = None
         before, rest = 0, b""
         for block in source.line_blocks():
@@ -163,6 +166,8 @@ class SacctReader:
             text, number = block[start:end], before + line + 1
             if text.strip(b"\r\n ") == header.line or not text.strip():
                 continue
+            if is_header(text):
+                raise second_table(self._path, number)
             reason, fields = read_fields(text, header)
             if reason:
                 self._rows.skipped.add(reason, self._rows.where(number))
@@ -204,8 +209,11 @@ class SacctReader:
         keep = np.ones(len(row["line"]), np.bool_)
         for reason, rows in bad.items():
             for at in rows[keep[rows]].tolist():
-                if cells["id"][at].strip().lower() not in {b"jobid", b"jobidraw"}:
+                names = {role: readable(cell[at]).strip().lower() for role, cell in cells.items()}
+                if names["id"] not in ROLES["id"]:
                     self._rows.skipped.add(reason, self._rows.where(int(row["line"][at])))
+                elif any(name not in ROLES[role] for role, name in names.items()):
+                    raise second_table(self._path, int(row["line"][at]))
                 keep[at] = False
         if keep.all():
             return row
@@ -407,6 +415,15 @@ def read_header(
         )
     header.read_ids(header.unpadded(rest))
     return header, rest, number
+
+
+def second_table(path: str, line: int) -> InputError:
+    """Return the error of a file that goes on with another table."""
+    return InputError(
+        path,
+        "a header with other columns follows; make a file of each table, and name them all",
+        line=line,
+    )
 
 
 def read_fields(line: bytes, header: Header) -> tuple[str, list[bytes]]:

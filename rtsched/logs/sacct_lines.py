@@ -451,7 +451,8 @@ def columns_named(text: str) -> list[str]:
 
 def is_header(line: bytes) -> bool:
     """Return whether a first line names columns, a job's id among them."""
-    return not {"jobid", "jobidraw"}.isdisjoint(Header(line, None).columns)
+    known = b"jobid" in line.lower()
+    return known and not {"jobid", "jobidraw"}.isdisjoint(Header(line, None).columns)
 
 
 def follows_messages(before: bytes, text: bytes) -> bool:

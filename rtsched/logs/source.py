@@ -216,7 +216,7 @@ def readable(text: bytes) -> str:
 
 MARK = "\x1f"
 """It stands between the fields of the plain text: it is in no field."""
-_QUOTED = re.compile(rb'(?:^|[,;\t])"(?:[^"]|"")*"(?:[,;\t\r]|$)', re.MULTILINE)
+_QUOTED = re.compile(rb'(?:^|[,;\t|])"(?:[^"]|"")*"(?:[,;\t|\r]|$)', re.MULTILINE)
 _TABLE = re.compile(rb"^(?=[^\n]*\bJobID)[^\n]*\bSubmit\b", re.MULTILINE | re.IGNORECASE)
 """A line that may be the header of a table of jobs."""
 _JSON = re.compile(rb'\s*(?:\[\s*)?\{\s*"')
@@ -229,7 +229,7 @@ def quoted_by(head: bytes) -> str:
     if not _QUOTED.search(head[:_LOOKED_AT]):
         return ""
     line = head.lstrip(b"\r\n ").partition(b"\n")[0].decode("utf-8", "replace").replace("\r", " ")
-    for delimiter in ",;\t":
+    for delimiter in ",;\t|" if line.startswith('"') else ",;\t":  # sacct itself writes no quotes
         names = next(csv.reader([line], delimiter=delimiter), [])
         if len(names) > 1 and _JOB & {name.strip().lower() for name in names}:
             return delimiter

@@ -24,7 +24,7 @@ MINUTE, HOUR, DAY, WEEK = 60.0, 3600.0, 86400.0, 604800.0
 PERIODS = {DAY: "day", WEEK: "week", 30 * DAY: "month"}
 """The last day, week and month, for which figures are shown, by their seconds."""
 
-_DURATION = re.compile(r"(?:(\d+)-)?(\d+)(?::(\d+))?(?::(\d+))?(?:\.(\d+))?")
+_DURATION = re.compile(r"(?:(\d+)(?:-| days? ))?(\d+)(?::(\d+))?(?::(\d+))?(?:\.(\d+))?")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTPE]?)(?:i?B)?[cn]?", re.IGNORECASE)
 _POWER = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5, "E": 6}
 
@@ -33,7 +33,8 @@ def slurm_duration(text: str) -> float:
     """Return the seconds of a Slurm duration, +inf for `UNLIMITED`, nan if it is none.
 
     Slurm writes and reads `minutes`, `minutes:seconds`, `hours:minutes:seconds`, `days-hours`,
-    `days-hours:minutes` and `days-hours:minutes:seconds` (manual page sbatch, `--time`).
+    `days-hours:minutes` and `days-hours:minutes:seconds` (manual page sbatch, `--time`); pandas
+    writes the last as `1 days 02:03:04`.
     """
     text = text.strip()
     if text.upper() in {"UNLIMITED", "INFINITE"}:

@@ -260,6 +260,12 @@ def test_numbers_as_pandas_and_sacct_write_them(tmp_path):
     assert text.endswith(line)
 
 
+def test_what_other_programs_wrote_into_fields(tmp_path):
+    """Decimal job ids, and blanks around them."""
+    log = "JobID | Submit     | End\n7.0   | 1795262400 | 1795262460\n"
+    assert without(tmp_path, log)[1] == "JobID|Submit|End\n7|1795262400|1795262460\n"
+
+
 def test_messages_before_a_header_are_left_out(tmp_path):
     """They may name anything."""
     log = f"sacct: {MARK}\nJobID|Submit|End\n7|2026-01-01T00:00:00|2026-01-01T01:00:00\n"
@@ -275,6 +281,7 @@ def test_messages_before_a_header_are_left_out(tmp_path):
         ("hello\n", "not a log that rtsched knows"),
         ("JobID|User|State\n1|a|b\n", "the header has no column Submit"),
         ("JobID|Submit|End\nx|y|z\n", "no job in it (1 left out: its job id"),
+        ("JobID|Submit|End\nJobID|End|Submit\n", ":2: a header with other columns follows"),
     ],
 )
 def test_a_log_that_is_none_is_refused(tmp_path, text, words):

@@ -124,6 +124,10 @@ def test_content_tells_the_format(
             b"job_id;user;state;submit_time\n7;a;COMPLETED;2026-11-21 08:00:00\n",
             "a table without the columns JobID and Submit",
         ),
+        (
+            b"job_id|submit|state\n7|2026-11-21T08:00:00|COMPLETED\n",
+            "a table without the columns JobID and Submit",
+        ),
         (b"---\nmeta:\n  plugins:\n    data_parser: v\njobs:\n- account: a\n", "YAML"),
         (b"apiVersion: v1\nitems:\n- apiVersion: kueue.x-k8s.io/v1beta1\n", "YAML"),
         (b"job_db_inx\tid_job\ttime_submit\n1\t7\t1795262400\n", "dump of a database"),

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -436,8 +437,7 @@ def quoted(line: list[str], at: str, *, every: bool) -> str:
     return at.join(f'"{cell}"' if one else cell for cell, one in zip(cells, need, strict=True))
 
 
-@pytest.mark.parametrize("at", [",", ";", "\t"])
-@pytest.mark.parametrize("every", [False, True])
+@pytest.mark.parametrize(("at", "every"), [*product(",;\t", (False, True)), ("|", True)], ids=repr)
 @pytest.mark.parametrize("numbered", [False, True])
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_a_table_with_quotes(read: Read, at: str, every: bool, numbered: bool, end: str) -> None:
@@ -610,3 +610,47 @@ def test_tabs_at_the_ends_of_lines(read: Read, first: str, last: str) -> None:
     log = read(text(f"{first.strip('0')}{header}{last}", f"{first}{line}{last}"))
     assert log.jobs.labels() == ["7"]
     assert log.outcomes.ending[0] == Ending.FAILED
+
+
+@pytest.mark.parametrize(
+    "second",
+    [
+        "JobID|Start|Submit|End|NCPUS|State",
+        "JobID|User|Submit|Start|End|NCPUS|State",
+        "JobID|Submit|Start|End|NCPUS",
+    ],
+)
+def test_two_tables_in_one_file(read: Read, second: str) -> None:
+    """The second is not read by the columns of the first, which may be others."""
+    header = "JobID|Submit|Start|End|NCPUS|State"
+    line = f"7|{DAY}|4|COMPLETED"
+    assert read(text(header, line, header, line.replace("7", "8", 1))).jobs.labels() == ["7", "8"]
+    with pytest.raises(InputError, match=r"log:3: a header with other columns follows; make a"):
+        read(text(header, line, second, line))
+
+
+@pytest.mark.parametrize("missing", ["NaT", "NA", "nan", "Unknown"])
+def test_times_that_are_missing_in_a_table(read: Read, missing: str) -> None:
+    """As R and pandas write them: a job that never started is a job."""
+    log = read(
+        "JobID,Submit,Start,End,ElapsedRaw,NCPUS,State\n"
+        f"7,2026-11-21 08:00:00,{missing},{missing},0,4,CANCELLED\n"
+    )
+    assert log.jobs.labels() == ["7"]
+    assert np.isnan(log.outcomes.start[0])
+
+
+def test_durations_of_pandas(read: Read) -> None:
+    """They have days in words."""
+    log = read(
+        "JobID,Submit,Start,Elapsed,Timelimit\n"
+        "7,2026-11-21 08:00:00,2026-11-21 08:10:00,0 days 02:00:00,1 days 00:00:30\n"
+    )
+    assert log.outcomes.run_time.tolist() == [7200.0]
+    assert log.jobs.wall_time.tolist() == [86430.0]
+
+
+def test_steps_only(read: Read) -> None:
+    """They are no jobs."""
+    with pytest.raises(InputError, match="no job in it, maybe steps only"):
+        read(text("JobID|Submit|Start|End", f"7.batch|{DAY}", f"7.0|{DAY}"))

@@ -23,9 +23,10 @@ from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.condor_history import ATTRIBUTES, accounting_group
 from rtsched.logs.hostlist import expand
 from rtsched.logs.readers import ReadOptions, reader_of
-from rtsched.logs.sacct import read_fields, read_header
+from rtsched.logs.sacct import read_fields, read_header, second_table
 from rtsched.logs.sacct_json import Record as SlurmRecord
 from rtsched.logs.sacct_json import Reserved, State, job_objects, json_reason
+from rtsched.logs.sacct_lines import is_header
 from rtsched.logs.slurm_text import (
     ENDINGS,
     SubmitLine,
@@ -326,6 +327,8 @@ class _SacctWriter(_Writer):
     def _line(self, line: int, content: bytes, header: Header) -> bytes:
         if not content.strip() or content.strip(b"\r\n ") == header.line:
             return b""
+        if is_header(content):
+            raise second_table(self.source.path, line)
         fields = content.split(header.delimiter)
         if len(fields) != len(header.columns):
             reason, fields = read_fields(content, header)
