@@ -319,7 +319,7 @@ class SwfReader:
                     self._skip_odd(text, f"{source.path}:{before + line + 1}")
                 elif rows == 0 and line < first:
                     self._note(text, header, before + line + 1)
-            self._append(numbers, line_of + before, _integer(header.get("UnixStartTime")) or 0)
+            self._append(numbers, line_of + before, _start(header) or 0)
             before += lines
             rows += numbers.shape[1]
 
@@ -505,14 +505,24 @@ class SwfReader:
         known = sorted(size for size in sizes if size is not None)
         if len(sizes) > 1 and known:
             notes.append(f"the logs' machines differ: the largest, {known[-1]}, is taken")
-        if not any("UnixStartTime" in header for header in self._headers):
-            notes.append("the log gives no UnixStartTime: its times count from 1970-01-01")
+        starts = [_start(header) for header in self._headers]
+        missing, since = starts.count(None), "times count from 1970-01-01"
+        if missing == len(starts):
+            notes.append(f"the log gives no UnixStartTime: its {since}")
+        elif missing:
+            notes.append(f"{missing} of {len(starts)} logs give no UnixStartTime: their {since}")
         return (Cluster.uniform(known[-1]) if known else None), list(dict.fromkeys(notes))
 
 
 def _machine(header: Mapping[str, str]) -> int | None:
     """Return the processors of the machine that a header describes."""
     return _integer(header.get("MaxProcs")) or _integer(header.get("MaxNodes"))
+
+
+def _start(header: Mapping[str, str]) -> int | None:
+    """Return the UnixStartTime that a header gives, None if it gives no number of seconds."""
+    text = header.get("UnixStartTime", "")
+    return 0 if text.strip() == "0" else _integer(text)
 
 
 def _integer(text: str | None) -> int | None:

@@ -176,6 +176,24 @@ def test_only_the_header_counts(read: Read) -> None:
     assert len(log.cluster or ()) == 128
 
 
+@pytest.mark.parametrize(
+    ("value", "said"), [("0", False), ("5 (about)", False), ("1e9", True), ("Fri Oct 1", True)]
+)
+def test_a_start_time_that_is_no_number_is_none(read: Read, value: str, said: bool) -> None:
+    """It is said that times count from 1970."""
+    log = read(f"; MaxProcs: 4\n; UnixStartTime: {value}\n{job()}\n")
+    assert any("no UnixStartTime" in sentence for sentence in log.assumptions) == said
+
+
+def test_logs_of_which_one_has_a_start_time(tmp_path: Path) -> None:
+    """They would be decades apart."""
+    paths = [tmp_path / "1.swf", tmp_path / "2.swf"]
+    paths[0].write_text(f"; UnixStartTime: 1000000000\n{job()}\n")
+    paths[1].write_text(f"{job(job=2)}\n")
+    expected = "1 of 2 logs give no UnixStartTime: their times count from 1970-01-01"
+    assert expected in read_logs(paths).assumptions
+
+
 def test_gzip_and_several_files(tmp_path: Path) -> None:
     """Packed and plain files make one log; the larger machine is taken."""
     one, two = tmp_path / "a.gz", tmp_path / "b"
