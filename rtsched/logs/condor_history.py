@@ -203,17 +203,17 @@ class CondorHistoryReader:
         submit = number(ad, "qdate")
         if not 0 <= submit < 2.0**40:
             return "its QDate is missing or negative", []
-        name = text(ad, "globaljobid")
-        if name is not None:
-            if name in self._seen:
-                return "the log has the job twice", []
-            self._seen.add(name)
+        start, end, run, ending = _times(ad)
+        name, owner = text(ad, "globaljobid"), text(ad, "owner", "user")
+        job = name or f"{cluster} {proc} {owner} {submit} {start} {end}"
+        if job in self._seen:
+            return "the log has the job twice", []
+        self._seen.add(job)
         if (outside := _OFF_THE_POOL.get(number(ad, "jobuniverse"))) is not None:
             return outside, []
         size = self._cpus(ad)
         if not 0 < size <= MOST:
             return "it asks for no processors, or for impossibly many", []
-        start, end, run, ending = _times(ad)
         if math.isfinite(end) and number(ad, "jobstatus") in _WAITS:
             self._assume("of a job that ran and is held, or waits again, the last run counts")
         if end < start or run < 0 or start < 0:
@@ -222,7 +222,7 @@ class CondorHistoryReader:
         called = text(ad, "cmd") if self._details else None
         dag = number(ad, "dagmanjobid")
         texts = (
-            text(ad, "owner", "user"),
+            owner,
             accounting_group(ad),
             schedd,
             text(ad, "lastremotehost"),

@@ -442,3 +442,16 @@ def test_lines_of_a_table_with_blanks_in_a_field(read: Read) -> None:
     log = read(as_table(RECORDS, "") + "7 9 a b c d e f g h i j k l m n o p q r s t\n")
     assert log.jobs.labels() == ["7.0", "7.1", "7.2"]
     assert log.skipped.count.total() == 1
+
+
+def test_a_job_that_is_there_twice_without_its_global_name(read: Read) -> None:
+    """As in exports of columns that overlap; another schedd's jobs have other times or users."""
+    names = "ClusterId ProcId Owner QDate JobStatus JobCurrentStartDate CompletionDate RequestCpus"
+    rows = [
+        "7 0 ann 1000 4 1010 1050 1",
+        "7 0 ann 1000 4 1010 1060 1",
+        "7 0 bob 1000 4 1010 1050 1",
+    ]
+    log = read("\n".join([names, *rows, *rows[:2], ""]))
+    assert len(log.jobs) == 3
+    assert log.skipped.count == {"the log has the job twice": 2}
