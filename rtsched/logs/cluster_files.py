@@ -71,9 +71,10 @@ def read_cluster(path: str | Path) -> tuple[Cluster, tuple[str, ...]]:
             tree = Path(source.path)
             nodes = _leaves(tree, notes)
         if not nodes:
+            found = "; ".join(("no node in it", *notes))
             raise InputError(
                 source.path,
-                "no node in it; give a slurm.conf, the output of `scontrol show nodes` or of "
+                f"{found}; give a slurm.conf, the output of `scontrol show nodes` or of "
                 "`condor_status -long`, or a topology.conf",
             )
         empty = sum(node.cpus <= 0 for node in nodes)

@@ -60,6 +60,11 @@ def test_included_files(tmp_path: Path) -> None:
     cluster, notes = read_cluster(write(tmp_path / "slurm.conf", CONF))
     assert cluster.partitions["all"].sum() == 17
     assert "include each other" in notes[0]
+    path = write(tmp_path / "slurm.conf", "ClusterName=c\nInclude elsewhere.conf\n")
+    with pytest.raises(
+        InputError, match=r"no node in it; the included file elsewhere.conf is left"
+    ):
+        read_cluster(path)
 
 
 def test_licenses_of_slurm_conf(tmp_path: Path) -> None:
