@@ -2,7 +2,8 @@
 
 A requeued job has one record per run (`sacct -D`): its last run counts, submitted when the first
 was. A job that was resized has one record per size: they are one run, of the size it began with.
-The same run in several files counts once.
+The same run in several files counts once. Numbers begin again where a site's slurmctld lost its
+state: a job submitted long after another of its number had ended is another.
 """
 
 from __future__ import annotations
@@ -68,6 +69,9 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 
 _IDS, _PARTS = 1 << 36, 1 << 24  # more would not fit a key
 OTHER_CLUSTER = "it is of another cluster"
+_REQUEUED = 7 * 86400.0
+"""Seconds after its end at which no job is requeued any more: slurmctld has forgotten it, and a
+job that is submitted with its number is another."""
 AGAIN = "the log has the same run of the job twice"
 
 
@@ -320,6 +324,7 @@ class SlurmRows:
         done = ~np.isin(ending, (Ending.PENDING, Ending.RUNNING))
         order = np.lexsort((np.arange(len(key)), done, start, submit, owner, key))
         same = (key[order[1:]] == key[order[:-1]]) & (owner[order[1:]] == owner[order[:-1]])
+        same &= ~(submit[order[1:]] > look("end")[order[:-1]] + _REQUEUED)
         if not same.any():
             return None
         before, after = order[:-1], order[1:]

@@ -1,6 +1,7 @@
 """Text of sacct, with whatever columns and oddities it has."""
 
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -107,6 +108,16 @@ def test_components_of_heterogeneous_jobs_belong_together(read: Read) -> None:
     log = read(table({"JobID": "7_1"}, *parts, {"JobID": "8+2", "Cluster": "far"}))
     keys, ids = log.jobs.het_job, log.jobs.id
     assert keys.tolist() == [-1, ids[1], ids[2], ids[1], ids[2], ids[5]]
+
+
+def test_numbers_that_began_again(read: Read) -> None:
+    """Another job of one user may have the number of one that ended a week before, or earlier."""
+    end = datetime(2026, 11, 21, 13)
+    for days, jobs in ((6, 1), (8, 2)):
+        moments = [(end + timedelta(days, minutes)).isoformat() for minutes in (0, 60, 120)]
+        later = dict(zip(("Submit", "Start", "End"), moments, strict=True))
+        log = read(table({"End": end.isoformat()}, later))
+        assert log.jobs.labels() == ["7"] * jobs
 
 
 def test_requeued_jobs_keep_their_last_run(read: Read) -> None:
