@@ -213,7 +213,7 @@ _OTHERS = (
         "what sreport or sacctmgr prints",
     ),
     _other(
-        rb"(?m)^(?:sacct: (?:error|fatal):|Slurm accounting storage is disabled)",
+        rb"(?m)^(?:sacct: \S|\S*sh: [^\n]*\bsacct\b|Slurm accounting storage is disabled)",
         "an error message of sacct",
         "mend its cause, then make the log again",
     ),

@@ -117,6 +117,8 @@ def test_content_tells_the_format(
         (b"-" * 80 + b"\nCluster Utilization\n  Cluster  Idle\n--------- ----\n", "sreport"),
         (b"Cluster|Account|Login|Proper Name|Used\n", "sreport"),
         (b"sacct: error: Connection refused\n", "an error message of sacct"),
+        (b"sacct: unrecognized option '--foo'\n", "an error message of sacct"),
+        (b"bash: line 1: sacct: command not found\n", "an error message of sacct"),
         (b"Loading x\nSlurm accounting storage is disabled\n", "an error message of sacct"),
         (b"#!/bin/sh\nsacct\n", "a script"),
         (b"job,user,when\n1,a,2\n", "a table without the columns JobID and Submit"),
