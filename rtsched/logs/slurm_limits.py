@@ -156,6 +156,8 @@ QOS_COLUMNS = (
 )
 """Columns of limits of QOS; sacctmgr shows LimitFactor only where it is asked for."""
 
+_LIMITS_OF_ASSOCIATIONS = {name.lower() for name in ("MaxJobs", *QOS_COLUMNS[4:])}
+
 Lines = list[tuple[int, str]]
 
 _UNSET = frozenset(("", "-1"))
@@ -234,9 +236,15 @@ def read_limits(
             "The QOS of partitions is not known, and taken to be none: a slurm.conf tells it, or "
             "the output of `scontrol show partition` behind that of `scontrol show nodes`."
         )
+    rows = None if associations is None else _association_rows(associations)
+    if rows is not None and not any(_LIMITS_OF_ASSOCIATIONS & row.cells.keys() for row in rows):
+        notes.append(
+            f"{associations} has no column of limits, such as GrpTRES or MaxJobs: no limit of an "
+            f"association is kept. Write it with `{SHOW_ASSOCIATIONS}`."
+        )
     return SiteLimits(
         None if qos is None else _qos(_qos_rows(qos)),
-        None if associations is None else _associations(_association_rows(associations), notes),
+        None if rows is None else _associations(rows, notes),
         partitions or {},
         safe,
         half_life,

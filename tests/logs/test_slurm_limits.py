@@ -177,7 +177,7 @@ def test_accounts_above_by_name(tmp_path: Path) -> None:
 
 def test_accounts_that_are_not_told_stand_below_the_root(tmp_path: Path) -> None:
     """And that is said."""
-    text = "Account|User\nroot|\na|\nb|\n"
+    text = "Account|User|GrpJobs\nroot||\na||\nb||\n"
     found = read_limits(None, files(tmp_path, assoc=text)["assoc"])
     assert found.associations is not None
     assert [one.parent for one in found.associations] == ["", "root", "root"]
@@ -445,3 +445,11 @@ def test_json_of_associations_says_what_text_says(tmp_path: Path) -> None:
     js.write_text('{"associations": [{"account": "a"}]}')
     with pytest.raises(InputError, match="write the file with `sacctmgr -P show assoc tree`"):
         read_limits(None, js)
+
+
+def test_associations_without_a_limit(tmp_path: Path) -> None:
+    """A file of something else, such as the log, is none that keeps limits; that is said."""
+    for columns, said in (("Account|User|Share", True), ("Account|User|MaxJobs", False)):
+        path = files(tmp_path, assoc=f"{columns}\nroot||1\n")["assoc"]
+        notes = read_limits(None, path).assumptions
+        assert any("has no column of limits, such as GrpTRES" in note for note in notes) == said
