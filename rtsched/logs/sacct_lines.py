@@ -114,8 +114,9 @@ class Header:
     def __init__(self, line: bytes, delimiter: str | None) -> None:
         text = _PROMPT.sub(b"", line, count=1).strip(b"\r\n ")
         found = delimiter.encode() if delimiter else _delimiter(text)
-        self.delimiter = found.strip(b" ") or found
-        self.padded = self.delimiter.strip() != b"" and (
+        bare = found.strip(b" ")
+        self.delimiter = bare if bare in _DELIMITERS else found
+        self.padded = bare in _DELIMITERS and (
             line.rstrip(b"\r\n").endswith(b" ")
             or any(each in text for each in (b" " + self.delimiter, self.delimiter + b" "))
         )

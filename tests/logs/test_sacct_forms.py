@@ -563,7 +563,7 @@ def test_text_before_a_header_on_its_line(read: Read, before: str, columns: str)
     assert (log.outcomes.ending[0] == Ending.FAILED) == ("State" in columns)
 
 
-@pytest.mark.parametrize("delimiter", ["\t", "\u2206"])
+@pytest.mark.parametrize("delimiter", ["\t", "\u2206", " - ", " : ", ":|:"])
 def test_a_delimiter_is_no_text_before_a_header(read: Read, delimiter: str) -> None:
     """Wherever the job's id stands."""
     for columns in ("Submit|Start|End|JobID", "Submit|Start|JobID|End", "JobID|Submit|Start|End"):
