@@ -73,7 +73,7 @@ _INSTEAD = {
 }
 _NAME = re.compile(rb"[A-Za-z][A-Za-z0-9]*")
 _PROMPT = re.compile(
-    rb"\A[^\n]*?[$#%>\]:\x00-\x08\x0b-\x1f\x7f-\xff]\s*"
+    rb"\A[^\n]*?[$#%>\]:\x00-\x08\x0b-\x1f\x7f-\xff]\s{0,9}"
     rb"(?=(?:\w+[|,;^\t])*JobID(?:Raw)?[|,;^\t]|(?:\w+[|,;^\t])+JobID(?:Raw)?\s*\Z)",
     re.IGNORECASE,
 )
@@ -137,8 +137,9 @@ class Header:
         """Return lines without blanks around their fields, if the header has some."""
         if not self.padded:
             return lines
-        around = rb"^ +| +(?=\r?$)| *(%b) *" % re.escape(self.delimiter)
-        return re.sub(around, rb"\1", lines, flags=re.MULTILINE)
+        mark = re.escape(self.delimiter)
+        around = rb"^ +|(?<=%b) +|(?<! ) +(?=%b|\r?$)" % (mark, mark)
+        return re.sub(around, b"", lines, flags=re.MULTILINE)
 
     def read_ids(self, first: bytes) -> None:
         """Find out from the first lines whether all job ids, not only those of steps, end in `.0`.
