@@ -347,7 +347,8 @@ Unit = Literal["core", "node", "resources"]
 
 _NEARLY_ALL = 0.99
 _MOST_LISTS = 50_000
-"""Different node lists that are looked into; with more, nodes count with the usual cores."""
+"""Different node lists that are looked into; with more, nodes count with the usual cores, and are
+not looked for in the machine."""
 
 
 def chosen_unit(log: Log, machine: Cluster | None, *, sharing: bool | None) -> tuple[Unit, str]:
@@ -420,8 +421,34 @@ def _whole_nodes(log: Log, nodes: Cluster) -> NDArray[np.bool_]:
 
 def _cores_of(text: str, each: dict[str | None, int]) -> int:
     """Return the cores of the nodes in a list, or of a slot's host; 0 if one is not known."""
-    found = [each.get(name.rpartition("@")[2], 0) for name in names_of(text)]
+    found = [each.get(_host(name), 0) for name in names_of(text)]
     return sum(found) if all(found) else 0
+
+
+def strange_nodes(outcomes: Outcomes, machine: Cluster) -> str:
+    """Return a sentence if the log's jobs ran on nodes that a machine with names has not."""
+    names = {name for column in ("name", "host") for name in machine.nodes.names(column)}
+    known = names | set(map(_host, names))
+    lists = outcomes.names("nodes")
+    if not known or not 0 < len(lists) <= _MOST_LISTS:
+        return ""
+    strange = [
+        next((name for name in sorted({*held} - known) if _host(name) not in known), "")
+        for held in map(names_of, lists)
+    ]
+    jobs = np.array([*map(bool, strange), False])[outcomes.nodes]
+    if not jobs.any():
+        return ""
+    number, first = np.count_nonzero(jobs), strange[outcomes.nodes[np.argmax(jobs)]]
+    return (
+        f"Log and machine do not fit: {number:,} of {counted(len(jobs), 'job')} ran on nodes that "
+        f"the machine has not, such as {first}; check --cluster."
+    )
+
+
+def _host(name: str) -> str:
+    """Return the host of a node or slot."""
+    return name.rpartition("@")[2]
 
 
 def overfull(jobs: Jobs, outcomes: Outcomes, machine: Cluster) -> str:

@@ -26,6 +26,7 @@ from rtsched.replay.machine import (
     node_events,
     overfull,
     peak_use,
+    strange_nodes,
     with_speeds,
 )
 from rtsched.replay.normalise import (
@@ -181,8 +182,8 @@ def prepare(
         jobs = _billed(jobs, amounts, machine, notes)
         limits = None if site is None else limits_of_jobs(amounts, site, notes)
     outcomes = log.outcomes if rows is None else log.outcomes.take(rows).replace()
-    if misfit := overfull(jobs, outcomes, machine):
-        notes.append(misfit)
+    misfits = (strange_nodes(outcomes, machine), overfull(jobs, outcomes, machine))
+    notes += filter(None, misfits)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
     qos = None if site is None else site.qos
     return Workload(

@@ -463,3 +463,22 @@ def test_jobs_that_still_run_count_for_the_size_of_the_machine():
     work = prepare(log(cluster=0, size=[1, 2, 3], outcomes=ran), RIGID)
     assert len(work.cluster) == 6
     assert work.outcomes.end.tolist() == [25.0, 26.0, 27.0]
+
+
+@pytest.mark.parametrize(
+    ("lists", "said"),
+    [
+        (["n[1-2]", "n4", "n1"], "1 of 3 jobs ran on nodes that the machine has not, such as n4"),
+        (["n[1-2]", "n2", None], ""),
+        (["slot1_1@n1", "n1,slot1@n2", "slot1@n9"], "such as slot1@n9;"),
+    ],
+)
+def test_nodes_that_the_machine_has_not(lists, said):
+    """The file of another machine, or of another time, is noticed; one without names is not."""
+    outcomes = {"nodes": lists, "size": 1, "start": [0.0, 10, 20], "end": [5.0, 15, 25]}
+    named = Cluster(Nodes.build(3, name=["n1", "n2", "n3"]))
+    notes = prepare(log(cluster=0, size=1, outcomes=outcomes), RIGID, named).assumptions
+    found = [sentence for sentence in notes if sentence.startswith("Log and machine do not fit")]
+    assert len(found) == bool(said)
+    assert all(said in sentence for sentence in found)
+    assert "not fit" not in " ".join(prepare(log(size=1, outcomes=outcomes), RIGID).assumptions)
