@@ -442,7 +442,7 @@ def strange_nodes(outcomes: Outcomes, machine: Cluster) -> str:
     number, first = np.count_nonzero(jobs), strange[outcomes.nodes[np.argmax(jobs)]]
     return (
         f"Log and machine do not fit: {number:,} of {counted(len(jobs), 'job')} ran on nodes that "
-        f"the machine has not, such as {first}; check --cluster."
+        f"the machine does not have, such as {first}; check --cluster."
     )
 
 
