@@ -468,7 +468,10 @@ def test_jobs_that_still_run_count_for_the_size_of_the_machine():
 @pytest.mark.parametrize(
     ("lists", "said"),
     [
-        (["n[1-2]", "n4", "n1"], "1 of 3 jobs ran on nodes that the machine does not have, such as n4"),
+        (
+            ["n[1-2]", "n4", "n1"],
+            "1 of 3 jobs ran on nodes that the machine does not have, such as n4",
+        ),
         (["n[1-2]", "n2", None], ""),
         (["slot1_1@n1", "n1,slot1@n2", "slot1@n9"], "such as slot1@n9;"),
     ],
