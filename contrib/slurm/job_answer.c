@@ -102,6 +102,8 @@ static uint16_t *place_of_short(job_desc_msg_t *job, uint16_t tag)
 static char **place_of_text(job_desc_msg_t *job, uint16_t tag)
 {
 	switch (tag) {
+	case RTSCHED_TAG_PARTITION:
+		return &job->partition;
 	case RTSCHED_TAG_REQ_NODES:
 		return &job->req_nodes;
 	case RTSCHED_TAG_FEATURES:

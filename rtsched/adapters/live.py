@@ -335,6 +335,9 @@ class Submission:
     otherwise : str
         What becomes of it if its deadline cannot be promised, `reject` or `run`; empty: what the
         site says.
+    partitions : str
+        Those that it names, the one that it is planned in first, where its user named another one
+        first; empty: as its user named them.
     shape : str
         What a plan may change of it, as its user asked for it and the batch system writes it;
         empty: nothing.
@@ -358,6 +361,7 @@ class Submission:
     otherwise: str = ""
     limits: tuple[float, float] = (math.inf, math.inf)
     unverified: str = ""
+    partitions: str = ""
     shape: str = ""
 
 

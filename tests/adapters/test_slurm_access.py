@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from rtsched.adapters import users
+from rtsched.adapters.live import SubmitReply
 from rtsched.adapters.slurm.access import Submitter, access_of, no_access
 from rtsched.adapters.slurm.accounts import accounts_above, accounts_of
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, partitions_of
@@ -109,3 +110,48 @@ def test_a_submission() -> None:
     assert (
         problem("science") == problem("chem", enforced=False) == problem("chem", deadline=0) == ""
     )
+
+
+def told_of_several(named: str, enforced: str) -> tuple[str, Any]:
+    """Return what ann reads who names partitions, and the list that the job is given instead."""
+    whole = Partition("all", 600.0, 600.0, nodes=1)
+    parts = {
+        "all": whole,
+        "closed": replace(whole, name="closed", up=False),
+        "short": replace(whole, name="short", longest_s=60.0),
+        "booked": replace(whole, name="booked", access={"ReqResv": "YES"}),
+        "chem": replace(whole, name="chem", access={"AllowAccounts": "chem"}),
+    }
+    facts = SlurmFacts(partitions=parts, default="all", home={"ann": "physics"}, enforced=True)
+    facts = replace(facts, users={ANN: "ann"}, part_limits=enforced)
+    fields: dict[int, str | int] = {Tag.USER_ID: ANN, Tag.DEADLINE: 2_000_000_000}
+    fields |= {Tag.PARTITION: named, Tag.TIME_LIMIT: 5}
+    submission = SlurmTranslator().describe(fields, facts, 1.9e9)
+    reply = SubmitReply(False, "", "t1")
+    return submission.problem, SlurmTranslator().answer(submission, reply, facts).get(Tag.PARTITION)
+
+
+@pytest.mark.parametrize(
+    ("named", "enforced", "problem", "instead"),
+    [
+        ("all,chem", "NO", "", None),
+        ("chem,all", "NO", "", "all,chem"),
+        ("chem,all", "ANY", "", "all,chem"),
+        ("chem,closed,all,short", "ANY", "", "all,chem,closed,short"),
+        ("all,chem", "ALL", "of account physics", None),
+        ("booked,all", "NO", "", "all,booked"),
+        ("all,booked", "ANY", "without a reservation", None),
+        ("closed,all", "ALL", "", "all,closed"),
+        ("all,short", "ANY", "", None),
+        ("all,short", "ALL", "its time limit exceeds the 1 min of partition short", None),
+        ("chem,booked", "NO", "of account physics", None),
+        ("closed,short", "NO", "partition closed is not starting jobs now", None),
+        ("all,none", "NO", "there is no partition 'none'", None),
+    ],
+)
+def test_several_partitions(named: str, enforced: str, problem: str, instead: str | None) -> None:
+    """The job is planned in the first that it may use, where Slurm accepts the others with it."""
+    said, given = told_of_several(named, enforced)
+    assert problem in said
+    assert bool(said) == bool(problem)
+    assert said or given == instead

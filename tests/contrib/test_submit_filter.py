@@ -280,7 +280,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         *((Tag.ADMIN_COMMENT, "rtsched:abc"), (Tag.COMMENT, "c"), (Tag.SHARED, 0)),
         *((Tag.RESERVATION, "rtsched_1"), (Tag.ENV, "RTSCHED_A=1"), (Tag.ENV, "RTSCHED_B=x=y")),
         *((Tag.ENV, "RTSCHED_A=2"), (Tag.LICENSES, "not settable"), (Tag.NTASKS_PER_NODE, 6)),
-        *((Tag.TIME_MIN, 0), (Tag.PREFER, "")),
+        *((Tag.TIME_MIN, 0), (Tag.PREFER, ""), (Tag.PARTITION, "b,a")),
     )
     with FilterServer(tested.socket, answer):
         own = ("comment=mine", "features=mine", "prefer=mine", "env=3000", "time_min=4")
@@ -289,6 +289,7 @@ def test_an_answer_is_carried_out(tested: Filter) -> None:
         "returned": "0",
         "message": "promised by 14:10 [1m",
         "admin_comment": "rtsched:abc",
+        "partition": "b,a",
         "comment": "c",
         "features": "f",
         "req_nodes": "n[1-3]",

@@ -15,6 +15,8 @@ PartitionName=operated Nodes=ALL MaxTime=60 AllowAccounts=operators
 PartitionName=science Nodes=ALL MaxTime=60 AllowAccounts=science
 PartitionName=denied Nodes=ALL MaxTime=60 DenyAccounts=science
 PartitionName=special Nodes=ALL MaxTime=60 DenyQos=normal
+PartitionName=brief Nodes=ALL MaxTime=1
+PartitionName=closed Nodes=ALL MaxTime=60 State=DOWN
 """
 KEPT_OUT = {
     "admin": "alice",
@@ -50,4 +52,28 @@ def test_who_may_not_use_a_partition_is_promised_nothing(enforced: str) -> None:
         assert wrong == []
         for name, user in (("staff", "bob"), ("near", "alice"), ("science", "alice")):
             live.promise("-p", name, *job, "--deadline=now+1hour", user=user, script="true")
+        live.cancel_all()
+
+
+@pytest.mark.parametrize("enforced", ["NO", "ANY", "ALL"])
+def test_several_partitions(enforced: str) -> None:
+    """Where Slurm accepts a list of partitions the job is promised, and runs; else it is not."""
+    settings = {
+        "AccountingStorageEnforce": "associations,limits,qos",
+        "EnforcePartLimits": enforced,
+    }
+    others = ("admin", "booked", "remote", "staff", "operated", "special", "closed", "brief")
+    lists = [text for name in others for text in (f"{name},all", f"all,{name}")]
+    with live_cluster(fast=2, slow=0, partitions=PARTITIONS, settings=settings) as live:
+        live.wait_usable(2)
+        wrong = []
+        for named in lists:
+            job = ("-p", named, "-N1", "--time=2")
+            plain = live.submit(*job, "--hold")
+            reply = live.submit(*job, "--deadline=now+1hour", script="true")
+            if bool(plain.job) != bool(reply.job) or reply.promised != (PROMISED in reply.text):
+                wrong.append(f"{named}: {plain.text}, with a deadline: {reply.text}")
+            if reply.job:
+                live.wait_state(reply.job, "kept")
+        assert wrong == []
         live.cancel_all()

@@ -5,6 +5,7 @@ Sources: manual page slurm.conf; `_part_access_check` in src/slurmctld/job_mgr.c
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.users import groups_of
@@ -27,6 +28,9 @@ _OPEN = {
     "DenyQos": "",
 }
 """Settings of a partition, and their values where all may use it."""
+
+_IN_ANY_CASE = frozenset({"RootOnly", "ReqResv", "DisableRootJobs", "AllocNodes"})
+"""Settings for which Slurm with EnforcePartLimits=ANY refuses a job that could use others, too."""
 
 
 class Submitter(NamedTuple):
@@ -58,6 +62,18 @@ def access_of(pairs: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a partition that keep somebody from it, by what Slurm says of it."""
     found = {name: pairs.get(name.lower(), otherwise) for name, otherwise in _OPEN.items()}
     return {name: text for name, text in found.items() if text.upper() != _OPEN[name]}
+
+
+def refused_in_list(part: Partition, who: Submitter, enforced: str) -> str:
+    """Return why Slurm refuses a user's job that names this partition among others; empty: not so.
+
+    `enforced`: EnforcePartLimits.
+    """
+    if enforced == "NO":
+        return ""
+    counts = _IN_ANY_CASE if enforced == "ANY" else part.access.keys()
+    access = {name: text for name, text in part.access.items() if name in counts}
+    return no_access(replace(part, access=access), who)
 
 
 def no_access(part: Partition, who: Submitter) -> str:

@@ -182,6 +182,8 @@ class SlurmFacts:
         A plug-in of the site's sets site factors (PrioritySiteFactorPlugin).
     core_spec : bool
         Jobs may set processors aside for the system (`--core-spec`); else Slurm ignores that.
+    part_limits : str
+        EnforcePartLimits: `NO`, `ANY` or `ALL`.
     switches : bool
         Slurm knows which nodes are on which switch, and chooses nodes by that.
     limits : LimitRules or None
@@ -213,6 +215,7 @@ class SlurmFacts:
     basic: bool = False
     site_factors: bool = False
     core_spec: bool = True
+    part_limits: str = "NO"
     switches: bool = False
     enforced: bool = False
     requeue_delay: float = 0.0
@@ -243,6 +246,7 @@ def facts_of(config: dict[str, str], start_delay: float, completing: float) -> S
         completing=max(completing, seconds(config, "CompleteWait")),
         basic=config.get("PriorityType", "").endswith("basic"),
         site_factors=config.get("PrioritySiteFactorPlugin", "(null)") not in {"(null)", ""},
+        part_limits=config.get("EnforcePartLimits", "NO").upper(),
         core_spec=config.get("AllowSpecResourcesUsage", "").lower() not in {"no", "0"},
         switches=plugin not in {"", "(null)", "none", "flat", "default"},
         enforced=_enforces(config, "associations", "limits", "safe", "qos", "wckeys", "all"),

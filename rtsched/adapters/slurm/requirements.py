@@ -686,6 +686,14 @@ def _closed(request: JobRequest, part: Partition, limit: float, least: int) -> s
             f"partition {part.name} lets no job have all memory of a node (--mem=0); ask for at "
             f"most {part.job_memory >> 20} MiB"
         )
+    return beyond_limits(request, part, limit, least)
+
+
+def beyond_limits(request: JobRequest, part: Partition, limit: float, least: int) -> str:
+    """Return which limit of a partition a request exceeds; empty: none.
+
+    `limit` is its time limit, seconds, `least` its fewest nodes.
+    """
     if least < part.min_nodes or max(request.max_nodes, least) > part.max_nodes:
         most = f" to {part.max_nodes:g}" if math.isfinite(part.max_nodes) else " or more"
         fewest = max(part.min_nodes, 1)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from rtsched.adapters.live import (
     NOT_ADJUSTABLE,
@@ -18,7 +19,7 @@ from rtsched.adapters.live import (
     dag_key,
 )
 from rtsched.adapters.requirements import odds_alone, too_late, too_long
-from rtsched.adapters.slurm.access import Submitter, no_access
+from rtsched.adapters.slurm.access import Submitter, no_access, refused_in_list
 from rtsched.adapters.slurm.accounts import limits_for
 from rtsched.adapters.slurm.commands import promised_factor, promised_priority
 from rtsched.adapters.slurm.comments import (
@@ -32,6 +33,7 @@ from rtsched.adapters.slurm.facts import SlurmFacts
 from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
 from rtsched.adapters.slurm.requirements import (
     JobRequest,
+    beyond_limits,
     dependency_of,
     node_list_in,
     refused_features,
@@ -179,14 +181,16 @@ class SlurmTranslator:
         user = facts.users.get(uid) or user_name(uid)
         request = request_of(fields, spec, now)
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
-        partition = request.partition.split(",", 1)[0] or facts.default
-        names = JobNames(_text(fields, Tag.QOS), partition, account, user)
-        requirements = requirements_of(request, facts, limits=limits_for(facts, names))
+        names = JobNames(_text(fields, Tag.QOS), "", account, user)
+        asked = _in_partitions(fields, request, facts, names)
+        part, *others = sorted(asked, key=lambda each: bool(each.problem))
+        names, requirements = part.names, part.requirements
+        in_order = ",".join(each.names.partition for each in (part, *others))
         start = max(request.begin, now)
         problem = (
             wrong
-            or _no_access(fields, request, facts, names)
-            or requirements.problem
+            or next((each.refused for each in asked if each.refused), "")
+            or part.problem
             or refused_features(request, facts)
             or too_late(request.deadline, start, "--deadline")
             or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
@@ -229,6 +233,7 @@ class SlurmTranslator:
             shape=_shape(request, requirements, facts),
             limits=_limits(request, requirements, facts),
             unverified=_unverified(account, user, names.qos, facts),
+            partitions=in_order if part is not asked[0] else "",
         )
 
     def default_limit(self, facts: SlurmFacts | None) -> float:
@@ -261,6 +266,8 @@ class SlurmTranslator:
             dropped = _option(submission.jobs.deadline[0]) if again else ""
             written = filter(None, (mark, submission.shape, dropped, _kept(reply)))
             fields[Tag.ADMIN_COMMENT] = " ".join(written)
+            if submission.partitions:
+                fields[Tag.PARTITION] = submission.partitions
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
         if reply.deferred or again:
@@ -322,7 +329,7 @@ class SlurmTranslator:
     ) -> Adjustable:
         """Return what of a submit request could be asked for otherwise."""
         facts, kind = facts or SlurmFacts(), submission.jobs.kind[0]
-        name = _text(fields, Tag.PARTITION).split(",", 1)[0] or facts.default
+        name = submission.jobs.texts("partition")[0] or ""
         here = facts.partitions.get(name)
         if here is None:
             return NOT_ADJUSTABLE
@@ -442,21 +449,69 @@ def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
     return "QOS" if qos and names and qos.lower() not in names else ""
 
 
-def _no_access(
+class _InPartition(NamedTuple):
+    """What a request means in one of the partitions that it names.
+
+    Attributes
+    ----------
+    names : JobNames
+        With the partition.
+    requirements : Requirements
+        There.
+    problem : str
+        Why it can be promised nothing there; empty: it can.
+    refused : str
+        Why Slurm refuses it whatever other partitions it names; empty: it does not.
+    """
+
+    names: JobNames
+    requirements: Requirements
+    problem: str
+    refused: str
+
+
+def _in_partitions(
     fields: Mapping[int, str | int], request: JobRequest, facts: SlurmFacts, names: JobNames
-) -> str:
-    """Return why Slurm refuses a request's user in its partition, or never starts the job."""
-    part, uid = facts.partitions.get(names.partition), _number(fields, Tag.USER_ID, -1)
-    if part is None or not part.access or not request.needs_rtsched:
-        return ""
+) -> list[_InPartition]:
+    """Return what a request means in each partition that it names, or in the default one.
+
+    Slurm runs it in any that it may use, and by EnforcePartLimits refuses it if it may not use one,
+    or all (`_valid_job_part` in src/slurmctld/job_mgr.c). Without a deadline the first one counts.
+    """
+    named = [*dict.fromkeys(request.partition.split(","))]
+    found = list[_InPartition]()
+    for name in named if request.needs_rtsched else named[:1]:
+        one = names._replace(partition=name or facts.default)
+        part, refused = facts.partitions.get(one.partition), ""
+        needs = requirements_of(
+            replace(request, partition=one.partition), facts, limits=limits_for(facts, one)
+        )
+        problem = needs.problem
+        if part is None:
+            refused = problem
+        elif request.needs_rtsched:
+            who = _submitter(fields, facts, one)
+            problem = no_access(part, who) or problem
+            if len(named) > 1:
+                refused = refused_in_list(part, who, facts.part_limits)
+            if facts.part_limits == "ALL":
+                limit = part.default_s if math.isnan(request.limit) else request.limit
+                least = max(request.min_nodes, 1)
+                refused = refused or beyond_limits(request, part, limit, least)
+        found.append(_InPartition(one, needs, problem, refused))
+    return found
+
+
+def _submitter(fields: Mapping[int, str | int], facts: SlurmFacts, names: JobNames) -> Submitter:
+    """Return who submits a request."""
+    uid = _number(fields, Tag.USER_ID, -1)
     accounts, qos = [names.account.lower()] * facts.enforced, names.qos
     while accounts and accounts[-1] in facts.above:
         accounts.append(facts.above[accounts[-1]])
     if facts.limits is not None:
         qos = facts.limits.with_default_qos(names).qos
     sender, known = _number(fields, Tag.SUBMIT_UID, uid), tuple(filter(None, accounts))
-    host = _text(fields, Tag.ALLOC_NODE)
-    return no_access(part, Submitter(uid, sender, names.user, known, qos, host))
+    return Submitter(uid, sender, names.user, known, qos, _text(fields, Tag.ALLOC_NODE))
 
 
 def _kept(reply: SubmitReply) -> str:

@@ -118,7 +118,7 @@ void fake_job_free(job_desc_msg_t *job)
 			  &job->job_id_str, &job->exc_nodes, &job->dependency, &job->array_inx,
 			  &job->clusters, &job->tres_per_task, &job->cpus_per_tres,
 			  &job->mem_per_tres, &job->submit_line, &job->prefer,
-			  &job->alloc_node};
+			  &job->alloc_node, &job->partition};
 
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++)
 		slurm_xfree((void **)texts[i]);

@@ -138,7 +138,8 @@ static void make_answer(struct input *input)
 	static const uint16_t texts[] = {RTSCHED_TAG_MESSAGE, RTSCHED_TAG_REQ_NODES,
 					 RTSCHED_TAG_FEATURES, RTSCHED_TAG_ADMIN_COMMENT,
 					 RTSCHED_TAG_COMMENT, RTSCHED_TAG_EXTRA,
-					 RTSCHED_TAG_RESERVATION, RTSCHED_TAG_ENV};
+					 RTSCHED_TAG_RESERVATION, RTSCHED_TAG_PARTITION,
+					 RTSCHED_TAG_ENV};
 	static const char *const words[] = {"", "fast[1-3]", "RTSCHED_A=1", "RTSCHED_A=", "PATH=x",
 					    "a\nb\tc\x1b[1m", "\xff\xfe", "RTSCHED_=", "V1=2"};
 	struct rtsched_request made = {0};

@@ -71,6 +71,7 @@ static void show(const job_desc_msg_t *job, int returned, const char *message)
 {
 	printf("returned=%d\nmessage=%s\n", returned, message ? message : "");
 	printf("admin_comment=%s\n", job->admin_comment ? job->admin_comment : "");
+	printf("partition=%s\n", job->partition ? job->partition : "");
 	printf("comment=%.200s\n", job->comment ? job->comment : "");
 	printf("features=%s\nreq_nodes=%s\nreservation=%s\n", job->features ? job->features : "",
 	       job->req_nodes ? job->req_nodes : "", job->reservation ? job->reservation : "");
