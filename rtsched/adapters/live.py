@@ -335,6 +335,9 @@ class Submission:
     otherwise : str
         What becomes of it if its deadline cannot be promised, `reject` or `run`; empty: what the
         site says.
+    tested : bool
+        Whether its user seems only to ask what would become of it. A batch system may not tell for
+        sure, so it is promised its deadline all the same; where no job follows, that lapses.
     partitions : str
         Those that it names, the one that it is planned in first, where its user named another one
         first; empty: as its user named them.
@@ -361,6 +364,7 @@ class Submission:
     otherwise: str = ""
     limits: tuple[float, float] = (math.inf, math.inf)
     unverified: str = ""
+    tested: bool = False
     partitions: str = ""
     shape: str = ""
 

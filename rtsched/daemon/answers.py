@@ -32,7 +32,7 @@ from rtsched.daemon.menu import (
     with_menu,
     with_odds,
 )
-from rtsched.daemon.messages import fixed
+from rtsched.daemon.messages import fixed, would_be
 from rtsched.daemon.promises import OPEN, JournalEntry
 from rtsched.daemon.questions import RefusedError
 from rtsched.daemon.server import HungUpError
@@ -390,7 +390,10 @@ class Answers:
                 return True
 
     def _reply(self, submission: Submission, judged: AdmissionResult) -> bytes:
-        answer = self.daemon.translator.answer(submission, judged.reply, judged.site.facts)
+        reply = judged.reply
+        if submission.tested and reply.token:
+            reply = replace(reply, text=would_be(reply.text))
+        answer = self.daemon.translator.answer(submission, reply, judged.site.facts)
         return encode(MessageKind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
 
     def _note(self, judged: AdmissionResult, name: str, uid: int, now: float) -> None:

@@ -83,6 +83,12 @@ def promised_by(deadline: float, now: float | None = None) -> str:
     return f"{PREFIX}promised to end by {moment(deadline, now)}"
 
 
+def would_be(text: str) -> str:
+    """Return what a user reads who asks what would become of a job, where `text` is for others."""
+    what = text.removeprefix(PREFIX)
+    return f"{PREFIX}would be {what}; no job is submitted, so nothing is promised yet"
+
+
 def rejected(why: str, offer: float, asking: str, taken: str, now: float) -> str:
     """Return what a user reads whose job was turned away.
 

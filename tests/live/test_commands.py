@@ -167,6 +167,17 @@ def test_a_load_learns_its_chunks(running):
     )
 
 
+@pytest.mark.parametrize("command", ["sbatch --wrap true", "srun true"])
+def test_who_only_tests_is_promised_nothing(running, command):
+    """Users of --test-only read what would be promised; and nothing stays promised."""
+    name, *words = command.split()
+    words = [name, "--test-only", "-N1", "--time=2", "--deadline=now+30minutes", *words]
+    done = running.run(words, user="alice")
+    assert "rtsched: would be promised to end by " in done.stderr
+    assert "no job is submitted, so nothing is promised yet" in done.stderr
+    eventually(lambda: not ask(running, "status")["promises"], 30)
+
+
 def test_metrics_on_localhost(running):
     """Prometheus reads the metrics on the head node; users do not get them by their socket."""
     code = "import urllib.request as u; print(u.urlopen('http://127.0.0.1:9100/metrics').read())"

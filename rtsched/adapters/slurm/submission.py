@@ -64,6 +64,10 @@ MOST = (1 << 31) - 1
 RELEASE = -1
 """A priority that lets a held job go."""
 
+_TEST_ONLY = re.compile(r"\s--test-only(?!\S)")
+"""What slurmctld does not tell a filter (`_slurm_rpc_job_will_run`, src/slurmctld/proc_req.c): only
+the command line says so. There it may be an argument of the script, or be missing: #SBATCH."""
+
 DEFERRED = "parked"
 """What follows `MARK` in the admin comment of a job that is held until it has been evaluated."""
 
@@ -233,6 +237,7 @@ class SlurmTranslator:
             shape=_shape(request, requirements, facts),
             limits=_limits(request, requirements, facts),
             unverified=_unverified(account, user, names.qos, facts),
+            tested=_TEST_ONLY.search(request.line) is not None,
             partitions=in_order if part is not asked[0] else "",
         )
 
