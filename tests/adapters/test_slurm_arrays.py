@@ -29,20 +29,17 @@ from rtsched.model.schedule import Schedule
 
 NOW = 1_800_000_000.0
 GIB = 1 << 30
-GIVEN = Sharing(("cpu", "mem"), core_memory=GIB)
-"""Slurm gives cores and memory, a GiB per core where a job does not say."""
+GIVEN = Sharing(("cpu", "mem"))
+ALL = Partition("all", 600.0, 86400.0, True, 10, 16, 64 * GIB, core_memory=GIB)
+"""A GiB per core where a job does not say."""
 FACTS = SlurmFacts(
     margin=20.0,
     partitions={
-        "all": Partition("all", 600.0, 86400.0, True, 10, 16, 64 * GIB),
-        "alone": Partition("alone", 600.0, 86400.0, True, 10, 16, 64 * GIB, exclusive=True),
-        "threads": Partition("threads", 600.0, 86400.0, True, 10, 16, 64 * GIB, threads=2),
-        "large": Partition("large", 600.0, 86400.0, True, 10, 16, 64 * GIB, node_memory=32 * GIB),
-        "gpus": Partition(
-            *("gpus", 600.0, 86400.0, True, 10, 16, 64 * GIB),
-            hardware=(({"gres/gpu": 4}, 10),),
-            gpu_cores=5,
-        ),
+        "all": ALL,
+        "alone": replace(ALL, name="alone", exclusive=True),
+        "threads": replace(ALL, name="threads", threads=2),
+        "large": replace(ALL, name="large", core_memory=0, node_memory=32 * GIB),
+        "gpus": replace(ALL, name="gpus", hardware=(({"gres/gpu": 4}, 10),), gpu_cores=5),
     },
     default="all",
     given=GIVEN,
@@ -101,15 +98,15 @@ def test_how_many_tasks_run_on_a_node(fields: dict[str, Any], per_node: int, mos
 
 def test_where_slurm_gives_whole_nodes() -> None:
     """Each task has one, also where it gets all memory since there is no default."""
-    without = replace(FACTS, given=Sharing(("cpu", "mem")))
-    assert described(without, partition="threads").jobs.tasks_per_node[0] == 1
+    without = replace(FACTS, partitions={"all": replace(ALL, core_memory=0)})
+    assert described(without).jobs.tasks_per_node[0] == 1
     assert described(replace(FACTS, given=Sharing())).jobs.tasks_per_node[0] == 1
 
 
 def test_more_memory_per_processor_than_slurm_gives() -> None:
     """MaxMemPerCPU: a task of 8 GiB takes four processors of 2 GiB."""
-    given = replace(GIVEN, most_core_memory=2 * GIB)
-    asked = described(replace(FACTS, given=given), pn_min_memory=8 * 1024)
+    part = replace(ALL, most_core_memory=2 * GIB)
+    asked = described(replace(FACTS, partitions={"all": part}), pn_min_memory=8 * 1024)
     assert asked.jobs.tasks_per_node[0] == 4
 
 

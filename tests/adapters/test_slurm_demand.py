@@ -1,5 +1,6 @@
 """What a job takes on each node, where jobs share nodes."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -94,8 +95,8 @@ def test_whole_cores_and_processors_for_memory() -> None:
     """Two threads per core; with MaxMemPerCPU, more processors for more memory."""
     threads = Partition("all", threads=2, core_memory=GIB, hardware=HARDWARE)
     assert taken(part=threads, tasks=3).amounts["cpu"] == 4
-    sharing = Sharing(RESOURCES, most_core_memory=2 * GIB)
-    found = demand_of(JobRequest(memory=7 * GIB), PART, sharing, 1)
+    part = replace(PART, most_core_memory=2 * GIB)
+    found = demand_of(JobRequest(memory=7 * GIB), part, Sharing(RESOURCES), 1)
     assert found.amounts == {"cpu": 4, "mem": 7 * GIB}
 
 
@@ -132,12 +133,10 @@ def test_how_a_site_shares_nodes() -> None:
         "SelectType": "select/cons_tres",
         "SelectTypeParameters": "CR_CORE_MEMORY",
         "AccountingStorageTRES": "cpu,mem,energy,node,billing,gres/gpu,license/matlab",
-        "DefMemPerCPU": "500",
-        "MaxMemPerCPU": "UNLIMITED",
         "PriorityType": "priority/multifactor",
     }
     found, problem = sharing_of(config)
-    assert found == Sharing(("cpu", "mem", "gres/gpu"), 0, 500 * 2**20, 0)
+    assert found == Sharing(("cpu", "mem", "gres/gpu"))
     assert not problem
     cores = sharing_of({**config, "SelectTypeParameters": "CR_CORE"})[0]
     assert cores.resources == ("cpu", "gres/gpu")
@@ -161,9 +160,9 @@ def test_capacities_and_partitions(alone: dict[str, str]) -> None:
     """Nodes have what they have; a partition knows which other one comes before it there."""
     said = {
         "all": {"prioritytier": "1", "defmempercpu": "100", "exclusive": "USER"},
-        "top": {"prioritytier": "10", **alone},
+        "top": {"prioritytier": "10", "defmempercpu": "1024", **alone},
     }
-    sharing = Sharing(RESOURCES, core_memory=GIB)
+    sharing = Sharing(RESOURCES)
     layout = layout_of(node_rows(NODES), said, "all", set(), SlurmSettings(), 1, sharing)
     assert layout.cluster.shared
     assert layout.cluster.nodes.names("capacity") == RESOURCES
@@ -196,10 +195,14 @@ def test_no_promise_behind_another_partition() -> None:
     assert requirements_of(late, facts).problem
 
 
+CLUSTER = {"MaxMemPerNode": "40000", "DefMemPerCPU": "1024"}
+"""What counts where a partition says nothing."""
+
+
 def limited(settings: str, resources: tuple[str, ...], **asked: Any) -> Any:
     """Return the requirements of a job in a partition with these settings, of the nodes above."""
-    said, default = partitions_of(f"PartitionName=all MaxTime=60 {settings}", "40000")
-    sharing = Sharing(resources, core_memory=GIB)
+    said, default = partitions_of(f"PartitionName=all MaxTime=60 {settings}", CLUSTER)
+    sharing = Sharing(resources)
     machine = layout_of(node_rows(NODES), said, default, set(), SlurmSettings(), 1, sharing)
     facts = SlurmFacts(
         partitions=machine.partitions, default="all", sharing=sharing, parts=machine.parts
@@ -232,6 +235,7 @@ def test_a_job_that_would_share_its_cores(
         ("MaxMemPerNode=3000", {"all_memory": True}, "(--mem=0); ask for at most 3000 MiB"),
         ("MaxMemPerNode=UNLIMITED", {"memory": 45 * GIB}, "has more than 40000"),
         ("MaxMemPerCPU=4000", {"memory": 45 * GIB}, ""),
+        ("MaxMemPerNode=UNLIMITED MaxMemPerCPU=UNLIMITED", {"memory": 45 * GIB}, "than 40000"),
     ],
 )
 def test_what_a_partition_gives_no_job(
@@ -258,6 +262,10 @@ def test_what_a_partition_gives_for_memory_and_gpus() -> None:
     """Processors for memory, and for GPUs processors and memory, of a job that names neither."""
     for_memory = limited("MaxMemPerCPU=1024", RESOURCES, memory=3 * GIB)
     assert for_memory.demand["cpu"] == 4
+    said, _ = partitions_of(
+        "PartitionName=a MaxMemPerNode=9\nPartitionName=b", {"MaxMemPerCPU": "5"}
+    )
+    assert [said[name].get("maxmempercpu", "") for name in "ab"] == ["", "5"]
     settings = "JobDefaults=DefCpuPerGPU=3,DefMemPerGPU=2048"
     of_gpus = limited(settings, RESOURCES, tres_node="gres/gpu:2").demand
     assert (of_gpus["cpu"], of_gpus["mem"]) == (6, 4 * GIB)

@@ -17,6 +17,7 @@ from rtsched.adapters.slurm.advance_reservations import (
     difference,
 )
 from rtsched.adapters.slurm.commands import Rank
+from rtsched.adapters.slurm.comments import NOTHING
 from rtsched.adapters.slurm.facts import Partition, Sharing, SlurmFacts, plans_licenses
 from rtsched.adapters.slurm.last_applied import LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import layout_of, unreserved_licenses
@@ -26,6 +27,8 @@ from rtsched.adapters.slurm.requirements import JobRequest, requirements_of
 from rtsched.adapters.slurm.reserving import licenses_kept, reserve_changes
 from rtsched.adapters.slurm.rows import ReservationRow, license_counts, node_rows, reservation_rows
 from rtsched.adapters.slurm.settings import SlurmSettings
+from rtsched.adapters.slurm.submission import request_of
+from rtsched.adapters.wire import Tag
 from rtsched.model.schedule import Schedule
 from rtsched.model.table import amounts_of
 
@@ -134,7 +137,8 @@ def test_what_cannot_be_planned(licenses: str, text: str) -> None:
 
 def test_none_of_a_licence() -> None:
     """A job that says that it needs none of some is as others."""
-    asked = JobRequest(limit=60.0, deadline=NOW + 900, licenses="matlab:0,work:0")
+    fields = {Tag.TIME_LIMIT: 1, Tag.DEADLINE: int(NOW) + 900, Tag.LICENSES: "matlab:0,work=0"}
+    asked = request_of(fields, NOTHING, NOW)
     for sharing in (SHARING, Sharing(("cpu",)), Sharing()):
         assert not requirements_of(asked, replace(FACTS, sharing=sharing)).problem
     assert not requirements_of(replace(asked, array=4), FACTS).problem

@@ -66,7 +66,7 @@ class Partition:
     job_memory : int
         Bytes that a job may have of a node at most; 0: no limit.
     most_core_memory : int
-        As of `Sharing`.
+        Bytes per processor from which on Slurm gives a job more processors; 0: not set.
     gpu_cores, gpu_memory : int
         Processors and bytes for each GPU of a job without a wish; 0: not set.
     oversubscribes : bool
@@ -116,19 +116,12 @@ class Sharing:
     ----------
     resources : tuple of str
         What Slurm gives them of nodes; empty: they have whole nodes.
-    node_memory, core_memory : int
-        Bytes that a job without a wish gets on each node, or per processor there; 0: not set.
-    most_core_memory : int
-        Bytes per processor from which on Slurm gives a job more processors; 0: not set.
     licenses : mapping of str to int, optional
         How many there are of each licence, by names such as `license/matlab`; None: Slurm's
         backfill scheduler does not plan with them.
     """
 
     resources: tuple[str, ...] = ()
-    node_memory: int = 0
-    core_memory: int = 0
-    most_core_memory: int = 0
     licenses: Mapping[str, int] | None = None
 
 
@@ -343,8 +336,7 @@ def sharing_of(config: dict[str, str]) -> tuple[Sharing, str]:
     memory = (MEMORY,) if "MEMORY" in consumed else ()
     tracked = config.get("AccountingStorageTRES", "").lower().split(",")
     resources = (CPU, *memory, *(name for name in tracked if name.startswith(GRES)))
-    most = number(config.get("MaxMemPerCPU", "")) * MEGABYTE
-    return Sharing(resources, *default_memory(config), most), ""
+    return Sharing(resources), ""
 
 
 def backfill_interval_of(config: Mapping[str, str]) -> float:
@@ -378,10 +370,13 @@ def default_memory(settings: Mapping[str, str]) -> tuple[int, int]:
     return number(node) * MEGABYTE, number(core) * MEGABYTE
 
 
-def partitions_of(text: str, most_memory: str = "") -> tuple[dict[str, dict[str, str]], str]:
+def partitions_of(
+    text: str, config: Mapping[str, str] | None = None
+) -> tuple[dict[str, dict[str, str]], str]:
     """Return what `scontrol show partition -o` says by partition, and the default one's name.
 
-    `most_memory`: MaxMemPerNode of partitions that set no limit of memory.
+    A limit or a default of memory that a partition does not set is that of the whole cluster, by
+    `config_of`; a partition has either one per node or one per processor.
     """
     found: dict[str, dict[str, str]] = {}
     default = ""
@@ -389,8 +384,10 @@ def partitions_of(text: str, most_memory: str = "") -> tuple[dict[str, dict[str,
         pairs = pairs_of(line)
         name = pairs.get("partitionname", "")
         if name:
-            if not any(number(pairs.get(f"maxmemper{each}", "")) for each in ("node", "cpu")):
-                pairs["maxmempernode"] = most_memory
+            for kind in ("Max", "Def"):
+                names = f"{kind}MemPerNode", f"{kind}MemPerCPU"
+                if not any(number(pairs.get(each.lower(), "")) for each in names):
+                    pairs |= {each.lower(): (config or {}).get(each, "") for each in names}
             found[name] = pairs
             if pairs.get("default", "").upper() == "YES":
                 default = name

@@ -180,9 +180,6 @@ class PartitionParts:
         """Return the facts of some nodes of a partition, bool[m]."""
         pairs, nodes, sharing = self.shown[name], self.cluster.nodes, self.sharing
         longest = limit_of(pairs.get("maxtime", ""), math.inf)
-        node_memory, core_memory = default_memory(pairs)
-        if not (node_memory or core_memory):
-            node_memory, core_memory = sharing.node_memory, sharing.core_memory
         cores, memory = nodes.cores[mask], nodes.memory[mask]
         return Partition(
             name,
@@ -196,8 +193,7 @@ class PartitionParts:
             number(pairs.get("minnodes", "")),
             number(pairs.get("maxnodes", "")) or math.inf,
             int(self.equipment.threads[mask].max(initial=1)),
-            node_memory,
-            core_memory,
+            *default_memory(pairs),
             has_whole_nodes(pairs),
             _hardware(nodes.capacity[mask], sharing.resources),
             self._above(name, mask) if sharing.resources else "",

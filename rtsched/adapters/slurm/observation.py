@@ -15,7 +15,7 @@ from rtsched.adapters.slurm.commands import FIRST_PRIORITY, LAST_PRIORITY
 from rtsched.adapters.slurm.comments import NOTHING, CommentOptions, options_in
 from rtsched.adapters.slurm.completions import LIVE
 from rtsched.adapters.slurm.layout import is_ours
-from rtsched.adapters.slurm.per_node import shown_demand, shown_licenses
+from rtsched.adapters.slurm.per_node import needed_licenses, shown_demand, shown_licenses
 from rtsched.adapters.slurm.requirements import (
     JobRequest,
     dependency_of,
@@ -520,7 +520,7 @@ def request_in(
         required=node_list_in(rows.mark[i]) if ours else rows.required[i],
         excluded=rows.excluded[i],
         reservation="" if is_ours(rows.reservation[i]) else rows.reservation[i],
-        licenses=rows.licenses[i],
+        licenses=needed_licenses(rows.licenses[i]),
         tres_node=rows.tres_node[i],
         tres_job=rows.tres_job[i],
         tres_socket=rows.tres_socket[i],

@@ -15,7 +15,6 @@ Sources: manual page sbatch; slurm_opt.c and gres.c in src/ of Slurm 25.11.
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -388,6 +387,12 @@ def shown_licenses(asked: str) -> dict[str, int]:
     return licenses_in(asked.replace("|", ","))
 
 
+def needed_licenses(asked: str) -> str:
+    """Return a request for licences without those of which it needs none, as of `matlab:0`."""
+    parts = re.split("[,;]", asked)
+    return ",".join(part for part in parts if 0 not in licenses_in(part).values())
+
+
 def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int) -> Demand:
     """Return what a request takes on each of so many nodes, and its licences, which are for all.
 
@@ -403,17 +408,16 @@ def demand_of(request: JobRequest, part: Partition, sharing: Sharing, nodes: int
         return Demand(shown, request.exclusive or part.exclusive or bool(whole))
     each, amounts = _on_each(request, nodes)
     gpus = amounts.get(GPU, 0)
-    amounts[CPU], memory = _cpus_and_memory(request, each, part, sharing, gpus)
+    amounts[CPU], memory = _cpus_and_memory(request, each, part, gpus)
     exclusive = request.exclusive or part.exclusive or _lies_on_sockets(request, each)
     if MEMORY in sharing.resources:
         exclusive |= not memory  # it gets all of its nodes'
         amounts[MEMORY] = memory
     known = {name: amount for name, amount in amounts.items() if amount > 0}
     problem = _unknown(known, part, sharing.resources)
-    if request.licensed:
+    if request.licenses:
         problem = problem or _license_problem(request.licenses, sharing)
-    licenses = {name: count for name, count in licenses_in(request.licenses).items() if count}
-    return Demand(known | licenses, exclusive, each, problem)
+    return Demand(known | licenses_in(request.licenses), exclusive, each, problem)
 
 
 def tasks_per_node(
@@ -438,11 +442,9 @@ def tasks_per_node(
     given = facts.given
     if not given.resources or request.exclusive or part.exclusive:
         return 1
-    if not (part.node_memory or part.core_memory):
-        part = replace(part, node_memory=given.node_memory, core_memory=given.core_memory)
     tasks = max(request.tasks, request.tasks_per_node, 1)
     amounts = generic_per_node(request, 1, tasks)
-    cpus, memory = _cpus_and_memory(request, tasks, part, given, amounts.get(GPU, 0))
+    cpus, memory = _cpus_and_memory(request, tasks, part, amounts.get(GPU, 0))
     cpus = max(cpus, -(-request.cpus // part.threads) * part.threads)
     if request.shown is not None:
         memory = request.memory * cpus or memory  # squeue may show it per processor
@@ -466,7 +468,7 @@ def _most_together(task: Demand, part: Partition) -> int:
 
 
 def _cpus_and_memory(
-    request: JobRequest, each: int, part: Partition, sharing: Sharing, gpus: int = 0
+    request: JobRequest, each: int, part: Partition, gpus: int = 0
 ) -> tuple[int, int]:
     """Return the processors of `each` tasks on a node, in whole cores, and their bytes there.
 
@@ -484,7 +486,7 @@ def _cpus_and_memory(
     memory = request.memory or request.gpu_memory * gpus or request.cpu_memory * cpus
     if not memory and not request.all_memory:
         memory = part.gpu_memory * gpus or part.node_memory or part.core_memory * cpus
-    if most := part.most_core_memory or sharing.most_core_memory:
+    if most := part.most_core_memory:
         cpus = max(cpus, -(-memory // most))
     return -(-cpus // part.threads) * part.threads, memory
 

@@ -26,7 +26,6 @@ from rtsched.adapters.slurm.per_node import (
     Demand,
     demand_of,
     per_node,
-    shown_licenses,
     tasks_per_node,
     wishes_text,
     written,
@@ -422,11 +421,6 @@ class JobRequest:
         return self.deadline < math.inf or self.spec.present
 
     @property
-    def licensed(self) -> bool:
-        """Whether it needs licences; `scratch:0` says that it needs none."""
-        return bool(self.licenses) and any(shown_licenses(self.licenses).values() or (1,))
-
-    @property
     def may_not_start_yet(self) -> bool:
         """Whether it begins later, or waits for other jobs."""
         return self.begin > -math.inf or bool(self.dependency)
@@ -571,7 +565,7 @@ def _apart(request: JobRequest, facts: SlurmFacts) -> str:
     if not request.needs_rtsched:
         return ""
     for given, what in (
-        (request.licensed, "that needs licences"),
+        (request.licenses, "that needs licences"),
         (math.isinf(facts.backfill), "here: Slurm's backfill scheduler, which starts it, is off"),
         (request.spec.divisible, "that is a divisible load"),
         (request.required, "with a list of nodes; leave --nodelist out"),
@@ -633,8 +627,8 @@ def _problem(
             "license/" in request.tres,
             "a job with licences per task; name all of the job by --licenses",
         ),
-        (request.licensed and not shared, "a job that needs licences"),
-        (request.licensed and request.array, "an array whose tasks need licences"),
+        (request.licenses and not shared, "a job that needs licences"),
+        (request.licenses and request.array, "an array whose tasks need licences"),
         (request.tres_socket, "a job with --gpus-per-socket; write --gpus-per-node"),
         (request.held, "a job that is submitted held; leave --hold out, or use --begin"),
         (request.cron, "a cron job (scrontab); let it submit a job with a deadline"),

@@ -30,7 +30,7 @@ from rtsched.adapters.slurm.comments import (
     with_record,
 )
 from rtsched.adapters.slurm.facts import SlurmFacts
-from rtsched.adapters.slurm.per_node import count_for_gpus, processors_in
+from rtsched.adapters.slurm.per_node import count_for_gpus, needed_licenses, processors_in
 from rtsched.adapters.slurm.requirements import (
     JobRequest,
     beyond_limits,
@@ -605,7 +605,7 @@ def request_of(fields: Mapping[int, str | int], spec: CommentOptions, now: float
         reservation=_text(fields, Tag.RESERVATION),
         other=_not_planned(fields),
         clusters=_text(fields, Tag.CLUSTERS),
-        licenses=_text(fields, Tag.LICENSES),
+        licenses=needed_licenses(_text(fields, Tag.LICENSES)),
         tres_node=_text(fields, Tag.TRES_PER_NODE),
         tres_job=_text(fields, Tag.TRES_PER_JOB),
         tres_task=tres_task,

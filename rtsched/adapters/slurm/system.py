@@ -234,9 +234,7 @@ class SlurmSystem:
         self, nodes: list[NodeRow], single: Sequence[ReservationRow], sharing: Sharing
     ) -> tuple[ClusterLayout, dict[str, str]]:
         """Return the machine, the same object as before if nothing changed; QOS of partitions."""
-        shown, default = partitions_of(
-            self._commands.partitions(), self._config.get("MaxMemPerNode", "")
-        )
+        shown, default = partitions_of(self._commands.partitions(), self._config)
         reserved = {name for each in single for name in each.nodes}
         reserved.intersection_update(node.name for node in nodes if node.maintenance)
         flags = self._config.get("PriorityFlags", "")
