@@ -514,8 +514,13 @@ class Translator(Protocol):
     def taking(self) -> str:
         """How a user submits a choice, such as `rtsched take {} job.sh`."""
 
-    def protected(self, fields: Mapping[int, str | int]) -> str:
-        """Return which promised property a request to change a job would change; empty: none."""
+    def protected(
+        self, fields: Mapping[int, str | int], promised: Jobs | None = None, facts: Any = None
+    ) -> str:
+        """Return which promised property a request to change a job would change; empty: none.
+
+        `promised`: the job as it was promised, one row; None: nothing of it may change.
+        """
 
 
 @dataclass(frozen=True)

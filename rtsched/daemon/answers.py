@@ -410,9 +410,11 @@ class Answers:
         log.info("submission_judged", uid=uid, verdict=judged.verdict, codes=judged.codes)
 
     def _modification(self, fields: dict[int, int | str]) -> tuple[str, bytes]:
-        job = self.daemon.site.whole(job_id(fields))
-        promise = self.daemon.site.promise_of(job)
-        what = self.daemon.translator.protected(fields)
+        site = self.daemon.site
+        job = site.whole(job_id(fields))
+        promise = site.promise_of(job)
+        promised = None if site.has_components(job) else site.row(job)
+        what = self.daemon.translator.protected(fields, promised, site.facts)
         if promise is None or not what or self._may_change(fields):
             return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)

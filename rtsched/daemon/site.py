@@ -317,6 +317,10 @@ class Site:
         inside = np.flatnonzero((self.marks.job < job) & (job <= self.marks.last))
         return int(self.marks.job[inside[0]]) if len(inside) else job
 
+    def has_components(self, job: int) -> bool:
+        """Return whether other jobs are parts of a job."""
+        return bool((self.marks.last[self.marks.job == job] >= 0).any())
+
     def row(self, job: int) -> Jobs:
         """Return what a promised job asked for, one row."""
         return self.requested.take(np.flatnonzero(self.requested.id == job)[:1])

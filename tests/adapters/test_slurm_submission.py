@@ -30,7 +30,7 @@ from rtsched.adapters.wire import ACCEPT, REJECT, Tag
 from rtsched.cli.chunk import variables
 from rtsched.kernels.dlt import exec_time
 from rtsched.kernels.loads import Load
-from rtsched.model.jobs import Kind
+from rtsched.model.jobs import Jobs, Kind
 
 NOW = 1_800_000_000.0
 FACTS = SlurmFacts(
@@ -438,6 +438,27 @@ def test_before_the_first_poll() -> None:
 def test_what_a_promise_rests_on(fields: dict[int, int | str], says: str) -> None:
     """A change of it is named; another is nobody's business."""
     assert TRANSLATOR.protected(fields) == says
+
+
+@pytest.mark.parametrize(
+    ("minutes", "kind", "says"),
+    [
+        (9, Kind.RIGID, ""),
+        (10, Kind.RIGID, ""),
+        (11, Kind.RIGID, "its time limit"),
+        (-1, Kind.RIGID, "its time limit"),
+        (0, Kind.RIGID, "its time limit"),
+        (9, Kind.ARRAY, ""),
+        (9, Kind.MOLDABLE, "its time limit"),  # by its plan, not by its user
+    ],
+)
+def test_a_change_to_a_shorter_time_limit(minutes: int, kind: Kind, says: str) -> None:
+    """It breaks no promise, so Slurm may allow it; anything else with it is protected as before."""
+    promised, facts = Jobs.build(1, kind=kind, wall_time=620.0), SlurmFacts(margin=20.0)
+    fields: dict[int, int | str] = {Tag.TIME_LIMIT: minutes}
+    assert TRANSLATOR.protected(fields, promised, facts) == says
+    assert TRANSLATOR.protected({**fields, Tag.QOS: "high"}, promised, facts).endswith("its QOS")
+    assert TRANSLATOR.protected(fields, None, facts) == "its time limit"
 
 
 def test_margins() -> None:

@@ -226,6 +226,34 @@ def test_a_job_whose_promise_ends_has_its_own_size_and_limit(live: Live) -> None
         eventually(lambda own=own, shape=shape: shape() == own)  # type: ignore[misc]
 
 
+def test_a_time_limit_may_be_shortened(live: Live) -> None:
+    """By its user, of a job that runs or waits, and of tasks of an array; so is the plan."""
+    running = live.promise("-N8", "--time=10", in_minutes(90), script="sleep 300")
+    live.wait_status(running, "running")
+    waiting = live.promise("-N8", "--time=9", in_minutes(90))
+    array = live.promise("-N1", "--time=9", "--array=1-20", in_minutes(90))
+    live.polled()
+
+    def planned() -> tuple[float, float]:
+        """Return from when on the waiting job is planned, and for how long, seconds."""
+        entries = {entry["job"]: entry for entry in live.ask("plan", user="root")["entries"]}
+        start, end = (float(entries[str(waiting)][name]) for name in ("start", "end"))
+        return start, end - start
+
+    before = planned()
+    for job in (str(running), str(waiting), str(array), f"{array}_7"):
+        shorter = live.command("scontrol", "update", f"job={job}", "timelimit=5")
+        assert shorter == "0 ", (job, shorter)
+        longer = live.command("scontrol", "update", f"job={job}", "timelimit=11")
+        assert "its time limit cannot be changed" in longer, (job, longer)
+    live.polled()
+    assert live.cluster.job(waiting)["TimeLimit"] == "00:05:00"
+    after = planned()
+    assert after[0] == pytest.approx(before[0] - 300, abs=10)  # when the other one has ended
+    assert after[1] == pytest.approx(before[1] - 240, abs=10)
+    assert {live.state(job) for job in (running, waiting, array)} == {"firm"}
+
+
 def test_parked_jobs_are_judged_later(live: Live) -> None:
     """Held while the daemon was down, they get a promise, or are cancelled with a reason."""
     live.hold_without_daemon()

@@ -225,7 +225,7 @@ class CondorTranslator:
     def _ad(fields: Mapping[int, str | int]) -> Record:
         return ad_of(str(fields.get(Tag.AD, "")))
 
-    def protected(self, fields: Mapping[int, str | int]) -> str:  # noqa: ARG002 - of the interface
+    def protected(self, *_: object) -> str:
         """Return nothing: HTCondor itself protects the attributes of a promise."""
         return ""
 

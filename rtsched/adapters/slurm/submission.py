@@ -412,16 +412,24 @@ class SlurmTranslator:
             found.append(f"--deadline=uts{deadline}")
         return tuple(found)
 
-    def protected(self, fields: Mapping[int, str | int]) -> str:
+    def protected(
+        self,
+        fields: Mapping[int, str | int],
+        promised: Jobs | None = None,
+        facts: SlurmFacts | None = None,
+    ) -> str:
         """Return which promised properties a request to change a job would change.
 
-        A release changes none: a promised job that is held could not start otherwise.
+        A release changes none: a promised job that is held could not start otherwise. Nor does a
+        time limit that is no longer than the promised one.
         """
-        found = [
-            PROTECTED[tag]
-            for tag in PROTECTED
-            if tag in fields and not (tag == Tag.PRIORITY and fields[tag] == RELEASE)
-        ]
+        harmless = {Tag.PRIORITY} if fields.get(Tag.PRIORITY) == RELEASE else set[Tag]()
+        if promised is not None and len(promised) and facts is not None:
+            longest = promised.wall_time[0] - facts.margin
+            fixed = promised.kind[0] in {Kind.RIGID, Kind.ARRAY}
+            if fixed and 0 < 60 * _number(fields, Tag.TIME_LIMIT, -1) <= longest:
+                harmless.add(Tag.TIME_LIMIT)
+        found = [PROTECTED[tag] for tag in PROTECTED if tag in fields and tag not in harmless]
         texts = (_text(fields, Tag.EXTRA), _text(fields, Tag.COMMENT))
         if any(MARK in text for text in texts):
             found.append("its rtsched: word")
