@@ -418,7 +418,11 @@ class Answers:
         if promise is None or not what or self._may_change(fields):
             return "accept", encode(MessageKind.ANSWER, [(Tag.VERDICT, ACCEPT)])
         name = self.daemon.translator.name_of(job)
-        text = fixed(name, promise.deadline, what, self.daemon.clock())
+        now = self.daemon.clock()
+        text = fixed(name, promise.deadline, what, now)
+        if fields.get(Tag.SUBMIT_UID) == promise.uid:  # of an array, scontrol hold does not show it
+            said = JournalEntry(now, promise.uid, name, "", "reject", (), text, token=promise.token)
+            self.daemon.store.note(said)
         return "reject", encode(MessageKind.ANSWER, [(Tag.VERDICT, REJECT), (Tag.MESSAGE, text)])
 
     def _may_change(self, fields: dict[int, int | str]) -> bool:

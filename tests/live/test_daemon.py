@@ -226,6 +226,18 @@ def test_a_job_whose_promise_ends_has_its_own_size_and_limit(live: Live) -> None
         eventually(lambda own=own, shape=shape: shape() == own)  # type: ignore[misc]
 
 
+def test_why_a_promised_job_cannot_be_held(live: Live) -> None:
+    """Of an array Slurm does not print the reason; users read it in rtsched explain."""
+    live.wait_status(live.submit("-N8", "--time=10", script="sleep 300").job, "running")
+    for more, part in ((), ""), (("--array=1-4",), ""), (("--array=1-4",), "_3"):
+        job = live.promise("-N1", "--time=2", in_minutes(60), *more)
+        live.polled()
+        assert live.command("scontrol", "hold", f"{job}{part}").startswith("1 ")
+        told = " ".join(live.command("rtsched", "explain", f"{job}{part}", "--live").split())
+        assert "its priority or hold cannot be changed. Cancel the job" in told
+        assert live.state(job) == "firm"
+
+
 def test_a_time_limit_may_be_shortened(live: Live) -> None:
     """By its user, of a job that runs or waits, and of tasks of an array; so is the plan."""
     running = live.promise("-N8", "--time=10", in_minutes(90), script="sleep 300")
