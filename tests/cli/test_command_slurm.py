@@ -116,6 +116,12 @@ def test_all_is_good():
             "set share_nodes = true",
         ),
         ({"submit": {"sokcet": "x"}}, "wrong", "unknown setting 'sokcet'", "correct"),
+        (
+            {"conf": READY | {"schedulerparameters": "bf_continue,enable_user_top"}},
+            "note",
+            "by `scontrol top` a user's jobs",
+            "remove enable_user_top",
+        ),
     ],
 )
 def test_every_finding_has_a_remedy(change, state, what, remedy):

@@ -167,6 +167,7 @@ def findings(setup: Setup, probe: ProbeResult | None = None) -> list[CheckResult
         *socket_findings(setup, SUBMIT_KEYS),
         *_promised_jobs(setup),
         *_held_jobs(setup),
+        *_user_top(setup),
         *(_shared_nodes(setup) if setup.share_nodes else ()),
     ]
 
@@ -390,6 +391,17 @@ def _held_jobs(setup: Setup) -> Iterator[CheckResult]:
             "held while the daemon is down ask for "
             + ("whole nodes" if setup.share_nodes else "less than whole nodes"),
             f"set share_nodes = {wanted} in {setup.submit_path}",
+        )
+
+
+def _user_top(setup: Setup) -> Iterator[CheckResult]:
+    """Tell whether users can give the priority of their promised jobs to others of theirs."""
+    conf = {**(setup.running or {}), **setup.conf}
+    if "enable_user_top" in conf.get("schedulerparameters", "").lower().split(","):
+        yield note(
+            "SchedulerParameters has enable_user_top: by `scontrol top` a user's jobs without a "
+            "promise get the priority of the promised ones, before the jobs of all others",
+            "remove enable_user_top",
         )
 
 
