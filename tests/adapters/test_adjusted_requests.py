@@ -10,6 +10,7 @@ from rtsched.adapters.condor.submission import CondorTranslator, ad_of
 from rtsched.adapters.live import Adjustment
 from rtsched.adapters.requirements import HORIZON, LONGEST, LONGEST_ATTRIBUTE, beyond_horizon
 from rtsched.adapters.slurm.comments import options_in
+from rtsched.adapters.slurm.facts import Partition, SlurmFacts
 from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import nodes_with
@@ -88,6 +89,15 @@ def test_other_odds_in_condor(
         *("-append", "+RtDeadline = 1800000000"),
     )
     assert words[len(words) - len(options) :] == options
+
+
+def test_other_partitions_in_slurm() -> None:
+    """Those that the job's user named come first."""
+    parts = {name: Partition(name, longest_s=600.0) for name in ("a", "b", "c", "d")}
+    facts = SlurmFacts(partitions=parts, default="a")
+    fields: dict[int, int | str] = {Tag.PARTITION: "c,d", Tag.TIME_LIMIT: 5}
+    submission = SLURM.describe(fields, facts, 1.9e9)
+    assert SLURM.adjustable(fields, submission, facts).partitions == ("d", "a", "b")
 
 
 def test_other_gpus_in_slurm() -> None:

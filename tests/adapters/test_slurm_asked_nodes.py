@@ -275,7 +275,7 @@ def test_what_no_node_has(fields: dict[str, Any], says: str) -> None:
 
 
 def test_what_slurm_ignores() -> None:
-    """--core-spec, unless the site allows it; and --switches where it knows of none."""
+    """--core-spec, unless the site allows it; --switches and --segment where it knows of none."""
     known = different_nodes()
     assert (
         "cannot plan with --core-spec or --thread-spec"
@@ -287,6 +287,8 @@ def test_what_slurm_ignores() -> None:
     switched = replace(known, switches=True)
     assert "cannot plan with --switches on several nodes" in described(switched, **apart).problem
     assert not described(switched, req_switch=1).problem
+    assert not described(known, other="segment", min_nodes=2).problem
+    assert "cannot plan with --segment" in described(switched, other="segment").problem
 
 
 @pytest.mark.parametrize(

@@ -427,6 +427,7 @@ def test_before_the_first_poll() -> None:
     ("fields", "says"),
     [
         ({Tag.TIME_LIMIT: 5}, "its time limit"),
+        ({Tag.PREFER: "slow"}, "its preferred features"),
         ({Tag.MIN_NODES: 5, Tag.MAX_NODES: 5}, "its node count"),
         ({Tag.COMMENT: "rtsched:sigma=5"}, "its rtsched: word"),
         ({Tag.COMMENT: "hello"}, ""),

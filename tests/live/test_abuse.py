@@ -193,6 +193,7 @@ CHANGES = (
     "numnodes=1-6",
     "partition=other",
     "features=fast",
+    "prefer=fast",
     "reqnodelist=fast1",
     "excnodelist=fast1",
     "deadline=now+3hours",

@@ -583,11 +583,14 @@ def _apart(request: JobRequest, facts: SlurmFacts) -> str:
 def _of_this_cluster(request: JobRequest, facts: SlurmFacts) -> JobRequest:
     """Return a request without options that change nothing here.
 
-    These are --clusters that names this cluster alone, and --core-spec where Slurm ignores it.
+    These are --clusters that names this cluster alone, and where Slurm ignores them --core-spec,
+    and --segment of a block of nodes.
     """
     if not request.other:
         return request
     idle = set() if facts.core_spec else {"core-spec"}
+    if not facts.switches:
+        idle.add("segment")
     if request.clusters and request.clusters == facts.cluster:
         idle.add("clusters")
     left = [name for name in request.other.split(",") if name not in idle]

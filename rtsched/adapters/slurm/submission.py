@@ -92,6 +92,7 @@ PROTECTED: dict[Tag, str] = {
     Tag.REQ_NODES: "its node list",
     Tag.EXC_NODES: "its excluded nodes",
     Tag.FEATURES: "its constraint",
+    Tag.PREFER: "its preferred features",
     Tag.PARTITION: "its partition",
     Tag.QOS: "its QOS",
     Tag.ACCOUNT: "its account",
@@ -343,11 +344,13 @@ class SlurmTranslator:
         limit = math.inf if kind == Kind.DIVISIBLE else limit
         rigid, pinned = kind not in {Kind.DIVISIBLE, Kind.ARRAY}, bool(fields.get(Tag.REQ_NODES))
         gpu_type, gpus = _gpus_in(fields)
-        others = (
+        named = _text(fields, Tag.PARTITION).split(",")
+        others = [
             other
             for other, part in facts.partitions.items()
             if other != name and part.up and not part.restricted and part.longest_s >= limit
-        )
+        ]
+        others.sort(key=lambda other: other not in named)  # one that its user named comes first
         return Adjustable(
             nodes=_number(fields, Tag.MIN_NODES, 1) if rigid and not pinned else 1,
             limit_s=limit,
