@@ -27,6 +27,7 @@ from rtsched.adapters.condor.setup import (
 from rtsched.adapters.readiness import owner_of
 
 USED = {name: " ".join(words) for name, words in (SCHEDD | NEGOTIATOR).items()}
+TRANSFORMS = USED["JOB_TRANSFORM_NAMES"]
 PLAIN = Setup(directory=Path("/etc/condor/config.d"))
 GOOD = replace(
     PLAIN,
@@ -61,6 +62,12 @@ def test_all_is_good() -> None:
         ({"schedd": None, "silence": "no"}, "wrong", "schedd does not answer: no", "start it"),
         ({"schedd": {}}, "wrong", "JOB_TRANSFORM_NAMES without RtForged", "condor_reconfig"),
         ({"schedd": USED}, "wrong", "QUEUE_SUPER_USERS without rtsched", "condor_config_val -v"),
+        (
+            {"schedd": GOOD.schedd | {"JOB_TRANSFORM_NAMES": f"A {TRANSFORMS}, B PelicanRetry C"}},
+            "note",
+            "applies B C in JOB_TRANSFORM_NAMES after RtParallel",
+            f"read before {ACCESS}",
+        ),
         ({"negotiator": None}, "note", "no negotiator answers", "central manager"),
         ({"negotiator": {}}, "wrong", "NEGOTIATOR_PRE_JOB_RANK without", "condor_reconfig"),
         ({"negotiator": USED}, "note", "may preempt promised jobs", "RtPromise is undefined"),

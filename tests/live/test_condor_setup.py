@@ -80,6 +80,11 @@ def test_from_bare_to_ready_and_back(suite):
         own = pool.path(f"{DIRECTORY}/99-interval.conf")
         own.write_text("NEGOTIATOR_INTERVAL = 7200\n")  # which the negotiator has not read
         assert any("plans assume 7200 s" in what for what in notes(found_now(pool)))
+        own.write_text("JOB_TRANSFORM_NAMES = $(JOB_TRANSFORM_NAMES) Late\n")
+        pool.run(["condor_reconfig"])
+        wait_for(
+            "the note", lambda: any("applies Late in" in x for x in notes(found_now(pool))), 30
+        )
         own.unlink()
         pool.run(["rtsched", "condor", "uninstall", "--apply"], timeout=60)
         assert ours(pool) == []

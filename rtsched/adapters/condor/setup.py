@@ -54,6 +54,9 @@ NEGOTIATOR: Mapping[str, tuple[str, ...]] = {
 }
 """Words that each setting of a running daemon must hold: a later file may have replaced ours."""
 
+OF_HTCONDOR = frozenset({"PelicanRetry"})
+"""Transforms that HTCondor appends to JOB_TRANSFORM_NAMES itself (seen on 25.14)."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Setup(HostSetup):
@@ -250,6 +253,17 @@ def _schedd(setup: Setup) -> Iterator[CheckResult]:
         yield wrong(f"the schedd does not answer: {setup.silence}", "start it")
     else:
         yield from _uses("schedd", setup.schedd, SCHEDD)
+        transforms = re.findall(r"[^,\s]+", setup.schedd.get("JOB_TRANSFORM_NAMES", ""))
+        last = SCHEDD["JOB_TRANSFORM_NAMES"][-1]
+        later = transforms[transforms.index(last) + 1 :] if last in transforms else []
+        later = [name for name in later if name not in OF_HTCONDOR]
+        if later:
+            yield note(
+                f"the schedd applies {' '.join(later)} in JOB_TRANSFORM_NAMES after {last}: what "
+                "that changes of a promised job may void its promise",
+                "set JOB_TRANSFORM_NAMES for yours in a file that is read before "
+                f"{condor_conf.ACCESS}",
+            )
         users = re.split(r"[,\s]+", setup.schedd.get("QUEUE_SUPER_USERS", ""))
         if setup.user not in {user.partition("@")[0] for user in users}:
             yield _replaced("schedd", "QUEUE_SUPER_USERS", setup.user)
