@@ -258,6 +258,29 @@ def test_cores_that_jobs_share(other: str, resources: tuple[str, ...], refused: 
     assert ("a node by OverSubscribe=FORCE:4 is not planned; use another" in problem) == refused
 
 
+@pytest.mark.parametrize("resources", [RESOURCES, ()])
+@pytest.mark.parametrize(
+    ("settings", "asked", "nodes", "says"),
+    [
+        ("MaxMemPerCPU=1000", {"tasks": 3, "cpus": 3, "cpu_memory": 1500 << 20}, 1, ""),
+        ("MaxMemPerCPU=1000", {"tasks": 5, "cpus": 5, "cpu_memory": 1500 << 20}, 2, ""),
+        ("MaxMemPerCPU=1000", {"per_task": 9, "cpu_memory": 1500 << 20}, 0, "18 processors"),
+        ("MaxMemPerCPU=1000", {"memory": 20000 << 20}, 0, "20 processors"),
+        ("MaxMemPerCPU=1000", {"all_memory": True}, 0, "processors"),
+        ("MaxMemPerCPU=4000", {"all_memory": True}, 1, ""),
+    ],
+)
+def test_processors_for_memory(
+    resources: tuple[str, ...], settings: str, asked: dict[str, Any], nodes: int, says: str
+) -> None:
+    """Slurm gives each task, or node, as many as its memory needs, and refuses what no node has."""
+    found = limited(settings, resources, **asked)
+    if "cpu_memory" not in asked or not resources:
+        assert says in found.problem
+        assert bool(says) == bool(found.problem)
+        assert not nodes or found.size == nodes
+
+
 def test_what_a_partition_gives_for_memory_and_gpus() -> None:
     """Processors for memory, and for GPUs processors and memory, of a job that names neither."""
     for_memory = limited("MaxMemPerCPU=1024", RESOURCES, memory=3 * GIB)

@@ -76,6 +76,7 @@ def test_from_bare_to_ready_and_back(suite):
         status, found = check(pool)
         assert status == 0, wrong(found)
         wait_for("the table", lambda: not any("/slots" in x for x in notes(found_now(pool))), 60)
+        assert not any("JOB_TRANSFORM_NAMES" in what for what in notes(found_now(pool)))
         assert check(pool, "--role", "central")[0] == 0
         own = pool.path(f"{DIRECTORY}/99-interval.conf")
         own.write_text("NEGOTIATOR_INTERVAL = 7200\n")  # which the negotiator has not read

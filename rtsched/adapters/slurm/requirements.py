@@ -451,6 +451,8 @@ def requirements_of(
     shared = bool(facts.sharing.resources)
     request = _of_this_cluster(request, facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
+    if fresh and part is not None:
+        request = _with_processors_for_memory(request, part, shared=shared)
     limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
@@ -518,6 +520,42 @@ def requirements_of(
     if shared and request.needs_rtsched and (request.het or request.may_not_start_yet):
         return replace(needs, exclusive=True)
     return needs
+
+
+def _with_processors_for_memory(
+    request: JobRequest, part: Partition, *, shared: bool
+) -> JobRequest:
+    """Return a request with the processors that Slurm adds for more memory than MaxMemPerCPU.
+
+    For memory per processor to each task, which then has less per processor; for memory per node to
+    each node (`_valid_pn_min_mem` in src/slurmctld/job_mgr.c). Not to each task where jobs share
+    nodes: Slurm did not start one there that was planned so on several nodes.
+    """
+    most, each = part.most_core_memory, request.cpu_memory
+    if not most or request.shown is not None:
+        return request
+    if each > most and shared:
+        return request
+    if each > most:
+        times = -(-each // most)
+        per_task = request.per_task * times
+        cpus = 0 if request.overcommit else request.tasks * per_task
+        on_node = 1 if request.overcommit else max(request.tasks_per_node, 1)
+        return replace(
+            request,
+            per_task=per_task,
+            cpu_memory=-(-each // (times << 20)) << 20,
+            cpus=max(request.cpus, cpus),
+            each=max(request.each, on_node * per_task),
+            node_cpus=max(request.node_cpus, per_task),
+        )
+    memory = max(part.memory, 0) if request.all_memory else request.memory
+    needed = -(-memory // most)
+    return replace(
+        request,
+        each=max(request.each, needed),
+        node_cpus=max(request.node_cpus, needed),
+    )
 
 
 def _array(
