@@ -515,6 +515,8 @@ def _in_partitions(
                 least = max(request.min_nodes, 1)
                 refused = refused or beyond_limits(request, part, limit, least)
         found.append(_InPartition(one, needs, problem, refused))
+        if refused:
+            break
     return found
 
 
