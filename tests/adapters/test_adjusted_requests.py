@@ -15,7 +15,6 @@ from rtsched.adapters.slurm.submission import SlurmTranslator
 from rtsched.adapters.wire import Tag
 from rtsched.logs.node_requests import nodes_with
 from rtsched.model.jobs import Edges, Jobs
-from rtsched_plugins.kernels.admission_events import on_grid
 
 SLURM = SlurmTranslator()
 
@@ -172,13 +171,6 @@ def test_long_messages_between_jobs_lie_beyond_the_horizon() -> None:
     jobs = Jobs.build(1, wall_time=[60.0], deadline=[NOW + 3600.0])
     edges = Edges.build(1, before=[1], after=-1, message_time=1e300)
     assert beyond_horizon(jobs, edges, NOW).startswith("its messages take")
-
-
-@pytest.mark.parametrize("instant", [2.0**52, 2.0**53 + 2, 2.0**63, 1e300, -(2.0**63), np.inf])
-@pytest.mark.parametrize("base", [0.0, -0.3, -(2.0**60)])
-def test_far_instants_are_on_the_grid_as_they_are(instant: float, base: float) -> None:
-    """Where floats are farther apart than the grid there is nothing to look for."""
-    assert on_grid(instant, base, 1.0) == instant
 
 
 def test_a_constraint_is_read_in_one_go() -> None:

@@ -434,19 +434,17 @@ def test_acceptance_has_gaps(asked: float, least: float) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instant", "second"),
-    [
-        (0.0, 0.0),
-        (0.1, 1.0),
-        (-0.1, 0.0),
-        (7.0, 7.0),
-        (2.0**53 + 2, 2.0**53 + 2),
-        (math.inf, math.inf),
-    ],
+    ("instant", "second"), [(0.0, 0.0), (0.1, 1.0), (-0.1, 0.0), (7.0, 7.0), (-7.5, -7.0)]
 )
 def test_whole_seconds(instant: float, second: float) -> None:
     """The next one, or the instant itself."""
     assert whole_second(instant) == second
+
+
+@pytest.mark.parametrize("instant", [2.0**52, 2.0**53 + 2, 2.0**63, 1e300, -(2.0**63), math.inf])
+def test_far_instants_are_whole_seconds_as_they_are(instant: float) -> None:
+    """Where floats are farther apart than a second there is nothing to look for."""
+    assert whole_second(instant) == instant
 
 
 def test_no_offer_where_none_exists() -> None:
