@@ -199,6 +199,8 @@ FIELDS = (
 
 _KEPT = ("job", "status", "user", "group", "application", "queue", "partition", "before")
 _LARGEST = 2.0**53
+_DATED = 20 * 365.25 * 86400.0
+"""Seconds from 1970 to 1990. No log lasts as long: a submit time that is larger is a date."""
 COMMENT = (b";", b"#")
 """How a comment begins; by the format's definition with `;` only."""
 HEADER = re.compile(rb"\s*[;#]\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
@@ -293,6 +295,7 @@ class SwfReader:
         self._headers: list[dict[str, str]] = []
         self._names: dict[str, dict[int, str]] = {"queue": {}, "partition": {}}
         self._longer = 0
+        self._dated = 0
 
     @staticmethod
     def claims(head: bytes) -> bool:
@@ -372,7 +375,7 @@ class SwfReader:
         if not keep.all():
             field = {name: values[keep] for name, values in field.items()}
             asked = asked[keep]
-        submit = field["submit"] + start
+        submit = self._since_1970(field["submit"], start)
         wait = np.where(field["wait"] < 0, np.nan, field["wait"])
         run = np.where(field["run"] < 0, np.nan, field["run"])
         limit = field["requested_time"]
@@ -390,6 +393,17 @@ class SwfReader:
                 **{name: compact(np.floor(field[name])) for name in _KEPT},
             },
         )
+
+    def _since_1970(self, submit: NDArray[np.float64], start: int) -> NDArray[np.float64]:
+        """Return submit times as seconds since 1970; `start` is the UnixStartTime.
+
+        Some logs give one although their times count from 1970 already.
+        """
+        if start < _DATED:
+            return submit + start
+        dated = submit >= _DATED
+        self._dated += int(dated.sum())
+        return np.where(dated, submit, submit + start)
 
     def log(self) -> Log:
         """Return everything taken in."""
@@ -479,6 +493,9 @@ class SwfReader:
         self, jobs: Jobs, outcomes: Outcomes, assumptions: list[str], edges: Edges | None
     ) -> Log:
         cluster, notes = self._cluster()
+        if self._dated:
+            dated = "a submit time counts from 1970 already: UnixStartTime is not added"
+            notes.append(of_jobs(dated, self._dated))
         if self._longer:
             more = f"fields beyond the {len(FIELDS)} of SWF are not read"
             notes.append(of_jobs(more, self._longer))

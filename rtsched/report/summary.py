@@ -298,7 +298,7 @@ ASSUMPTIONS = {
         ("no_links", "Links between nodes are left out.", "links between nodes"),
         ("whole_nodes", "Jobs have nodes to themselves.", "processors asked for are one node"),
         ("processors", "How many processors a job wants.", "is assumed", "CpusProvisioned"),
-        ("time_origin", "When the log's times begin.", "no UnixStartTime"),
+        ("time_origin", "When the log's times begin.", "no UnixStartTime", "UnixStartTime is"),
         ("time_zone", "Zone of the log's times.", "local times ("),
         ("repeated_numbers", "Jobs that share a number.", "numbers occur twice"),
         ("new_numbers", "Jobs that get another number.", "the number of another job"),

@@ -185,6 +185,19 @@ def test_a_start_time_that_is_no_number_is_none(read: Read, value: str, said: bo
     assert any("no UnixStartTime" in sentence for sentence in log.assumptions) == said
 
 
+def test_times_since_1970_are_not_counted_from_the_start_time(read: Read) -> None:
+    """The dates would be decades late. Times of fewer than 20 years count from it."""
+    header = HEADER.replace("1000000", "1100000000")
+    log = read(header + job(submit=1100000010) + "\n" + job(job=2, submit=700000000))
+    assert log.jobs.submit.tolist() == [1100000010.0, 700000000.0]
+    assert log.outcomes.end.tolist() == [1100000115.0, 700000105.0]
+    sentence = "a submit time counts from 1970 already: UnixStartTime is not added (2 jobs)"
+    assert sentence in log.assumptions
+    log = read(header + job(submit=600000000))
+    assert log.jobs.submit.tolist() == [1700000000.0]
+    assert not log.assumptions
+
+
 def test_logs_of_which_one_has_a_start_time(tmp_path: Path) -> None:
     """They would be decades apart."""
     paths = [tmp_path / "1.swf", tmp_path / "2.swf"]
