@@ -114,6 +114,7 @@ _INSTEAD = {
 _PARALLEL = 11
 _IDLE, _HELD = 1.0, 5.0
 _WAITS = {_IDLE, _HELD}
+_TWICE = "the log has the job twice"
 _OFF_THE_POOL = {
     7.0: "it is of the scheduler universe, as DAGMan's managers are: it takes no slot of the pool",
     9.0: "it is of the grid universe: it runs in another system and takes no slot of the pool",
@@ -156,7 +157,9 @@ class CondorHistoryReader:
         self._skipped = Skipped()
         self._sources: list[str] = []
         self._coders = {name: Coder() for name in _TEXTS}
-        self._seen: set[str] = set()
+        self._ended: set[str] = set()
+        self._not_ended: dict[str, tuple[int, float]] = {}  # row and start, -inf if not started
+        self._replaced: list[int] = []
         self._pending: list[list[float]] = []
         self._assumed: dict[str, int] = {}
 
@@ -176,7 +179,7 @@ class CondorHistoryReader:
         """Take in one file."""
         self._sources.append(source.path)
         for line, ad in read_ads(source, ATTRIBUTES, self._skip):
-            reason, row = self._row(ad)
+            reason, row = self._row(ad, line)
             if reason:
                 self._skip(reason, line)
                 continue
@@ -195,7 +198,30 @@ class CondorHistoryReader:
             names = (*_NUMBERS, *_TEXTS)
             self._columns.append(len(rows), dict(zip(names, table, strict=True)))
 
-    def _row(self, ad: Record) -> tuple[str, list[float]]:
+    def _again(self, job: str, last_run: str, start: float, *, ended: bool) -> bool:
+        """Return whether a record tells no more of a job than one before.
+
+        One that has ended tells more than one that runs or waits (condor_q), and among those the
+        later start does. Jobs of several schedds may have number, owner and QDate in common:
+        without a GlobalJobId two that ended are one job only if `last_run` is the same.
+        """
+        if ended:
+            again = last_run in self._ended
+            self._ended |= {job, last_run}
+            return again
+        known = self._not_ended.get(job)
+        return job in self._ended or (known is not None and not start > known[1])
+
+    def _replace(self, job: str, start: float, line: int, *, ended: bool) -> None:
+        """Leave out the row of a job that had not ended: the one that is appended next counts."""
+        if job in self._not_ended:
+            self._replaced.append(self._not_ended.pop(job)[0])
+            self._skip(_TWICE, line)
+        if not ended:
+            row = self._columns.rows + len(self._pending)
+            self._not_ended[job] = (row, start if math.isfinite(start) else -math.inf)
+
+    def _row(self, ad: Record, line: int) -> tuple[str, list[float]]:
         """Return why an ad is left out, or else its columns."""
         cluster, proc = number(ad, "clusterid"), number(ad, "procid")
         if not (0 <= cluster < 2.0**38 and 0 <= proc < 2.0**24):
@@ -205,10 +231,11 @@ class CondorHistoryReader:
             return "its QDate is missing or negative", []
         start, end, run, ending = _times(ad)
         name, owner = text(ad, "globaljobid"), text(ad, "owner", "user")
-        job = name or f"{cluster} {proc} {owner} {submit} {start} {end}"
-        if job in self._seen:
-            return "the log has the job twice", []
-        self._seen.add(job)
+        job = name or f"{cluster} {proc} {owner} {submit}"
+        last_run = name or f"{job} {start} {end}"
+        ended = _STATUS.get(number(ad, "jobstatus")) not in {Ending.PENDING, Ending.RUNNING}
+        if self._again(job, last_run, start, ended=ended):
+            return _TWICE, []
         if (outside := _OFF_THE_POOL.get(number(ad, "jobuniverse"))) is not None:
             return outside, []
         size = self._cpus(ad)
@@ -218,6 +245,7 @@ class CondorHistoryReader:
             self._assume("of a job that ran and is held, or waits again, the last run counts")
         if end < start or run < 0 or start < 0:
             return "it ends before it starts", []
+        self._replace(job, start, line, ended=ended)
         schedd = name.partition("#")[0] if name else None
         called = text(ad, "cmd") if self._details else None
         dag = number(ad, "dagmanjobid")
@@ -346,7 +374,13 @@ class CondorHistoryReader:
         )
 
     def _tables(self) -> tuple[Jobs, Outcomes, Edges]:
-        take = self._columns.take
+        keep = np.ones(self._columns.rows, np.bool_)
+        keep[self._replaced] = False
+
+        def take(name: str) -> NDArray[np.float64]:
+            values = self._columns.take(name)
+            return values[keep] if self._replaced else values
+
         cluster, proc = take("cluster").astype(np.int64), take("proc").astype(np.int64)
         schedd = take("schedd").astype(np.int32)
         key = (cluster << 24) + proc

@@ -179,6 +179,30 @@ def test_several_schedds(read: Read) -> None:
     assert len(set(log.jobs.id.tolist())) == 2
 
 
+@pytest.mark.parametrize("name", [{}, {"GlobalJobId": '"a#7.0#1"'}])
+@pytest.mark.parametrize("ended_first", [False, True])
+def test_a_job_of_condor_q_and_of_the_history_counts_once(
+    read: Read, name: dict[str, str], ended_first: bool
+) -> None:
+    """As the history has it, in whichever order; of the records of condor_q the latest start."""
+    idle = ad(JobStatus="1", JobStartDate="undefined", JobCurrentStartDate="undefined", **name)
+    queue = [idle, ad(JobStatus="2", CompletionDate="0", **name), idle]
+    ended = ad(JobCurrentStartDate="1030", CompletionDate="1090", **name)
+    log = read("\n".join([ended, *queue] if ended_first else [*queue, ended]))
+    assert log.outcomes.ending.tolist() == [Ending.COMPLETED]
+    assert log.outcomes.end.tolist() == [1090.0]
+    assert log.skipped.count == {"the log has the job twice": 3}
+    log = read("\n".join([*queue, ad(ProcId="1")]))
+    assert log.outcomes.ending.tolist() == [Ending.RUNNING, Ending.COMPLETED]
+    assert log.jobs.labels() == ["7.0", "7.1"]
+
+
+def test_jobs_of_several_schedds_without_their_names(read: Read) -> None:
+    """Two that ended at other times are two, though number, owner and QDate are the same."""
+    log = read("\n".join([ad(), ad(CompletionDate="1060"), ad()]))
+    assert log.outcomes.end.tolist() == [1050.0, 1060.0]
+
+
 def test_restarted_jobs(read: Read) -> None:
     """The last run counts."""
     log = read(
