@@ -33,7 +33,14 @@ from rtsched.logs.sacct_lines import (
     whole_records,
 )
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
-from rtsched.logs.slurm_text import deadline_in, ending, generic_column, minutes, submit_line
+from rtsched.logs.slurm_text import (
+    deadline_in,
+    ending,
+    generic_column,
+    is_state_number,
+    minutes,
+    submit_line,
+)
 from rtsched.logs.source import readable
 from rtsched.model.units import (
     known_zone,
@@ -80,7 +87,7 @@ class SacctReader:
             "limit": Meanings(slurm_duration),
             "asked_tres": Meanings(_tres_cpus),
             "given_tres": Meanings(_tres_cpus),
-            "state": Meanings(ending),
+            "state": Meanings(ending, is_state_number),
         }
         self._memory = Meanings(lambda text: _req_mem(text)[0], lambda text: _req_mem(text)[1])
         self._local = False
@@ -259,7 +266,9 @@ class SacctReader:
     def _words(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
         """Fill in state and names."""
         if "state" in cells:
-            row["ending"] = np.nan_to_num(self._means["state"](cells["state"])[0]).astype(np.int8)
+            endings, numbered = np.nan_to_num(self._means["state"](cells["state"]))
+            row["ending"] = endings.astype(np.int8)
+            self._rows.assume(STATE_NUMBERS, int(numbered.sum()))
         for name, interner in self._texts.items():
             if name in cells:
                 row[name] = interner.codes(cells[name])
@@ -345,6 +354,8 @@ class SacctReader:
         names["constraint"] = self._constraints.names()
         return self._rows.log(self.format, names)
 
+
+STATE_NUMBERS = "a State that is a number is read as Slurm's accounting database numbers job states"
 
 DECIMAL_IDS = "all JobIDs end in .0, as decimal numbers do: they are taken to be jobs, not steps"
 

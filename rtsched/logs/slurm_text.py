@@ -43,6 +43,25 @@ ENDINGS: dict[str, Ending] = {
 }
 """What each job state means here."""
 
+_BASE_STATES = [
+    "PENDING",
+    "RUNNING",
+    "SUSPENDED",
+    "COMPLETED",
+    "CANCELLED",
+    "FAILED",
+    "TIMEOUT",
+    "NODE_FAIL",
+    "PREEMPTED",
+    "BOOT_FAIL",
+    "DEADLINE",
+    "OUT_OF_MEMORY",
+]
+"""Job states by number (slurm.h, enum job_states)."""
+_STATE_FLAGS = {1 << 10: "REQUEUED", 1 << 13: "RESIZING", 1 << 19: "REVOKED"}
+"""Flags that the accounting database keeps in place of a state."""
+_STATE_NUMBER = re.compile(r"(\d{1,10})(?:\.0)?", re.ASCII)
+
 _WORDS = (
     "bell contiguous exclusive get-user-env help hold ignore-pbs immediate join-output "
     "kill-on-bad-exit label multi-prog nice no-allocate no-bell no-kill no-requeue no-shell "
@@ -298,9 +317,21 @@ def deadline_in(*texts: str) -> str:
 
 
 def ending(state: str) -> Ending:
-    """Return what a state such as `CANCELLED by 1001` means; UNKNOWN if it is none."""
+    """Return what a state such as `CANCELLED by 1001`, or its number, means; UNKNOWN: it is none.
+
+    Of a number the low 8 bits are the state (slurm.h, JOB_STATE_BASE), flags follow.
+    """
+    if number := _STATE_NUMBER.fullmatch(state.strip()):
+        flags, base = int(number[1]) & ~0xFF, int(number[1]) & 0xFF
+        known = _BASE_STATES[base] if base < len(_BASE_STATES) else ""
+        state = next((name for flag, name in _STATE_FLAGS.items() if flag & flags), known)
     words = state.upper().split()
     return ENDINGS.get(words[0].rstrip("+"), Ending.UNKNOWN) if words else Ending.UNKNOWN
+
+
+def is_state_number(state: str) -> bool:
+    """Return whether a job state is given as a number, as the accounting database keeps it."""
+    return _STATE_NUMBER.fullmatch(state.strip()) is not None
 
 
 NO_VALUE = 4294967294.0

@@ -31,6 +31,43 @@ def text(header: str, *lines: str) -> str:
 
 
 @pytest.mark.parametrize(
+    ("number", "ending"),
+    [
+        ("0", Ending.PENDING),
+        ("1", Ending.RUNNING),
+        ("2", Ending.RUNNING),
+        ("3", Ending.COMPLETED),
+        ("4", Ending.CANCELLED),
+        ("5", Ending.FAILED),
+        ("6", Ending.TIMEOUT),
+        ("7", Ending.NODE_FAILURE),
+        ("8", Ending.PREEMPTED),
+        ("9", Ending.NODE_FAILURE),
+        ("10", Ending.MISSED),
+        ("11", Ending.FAILED),
+        ("12", Ending.UNKNOWN),
+        ("3.0", Ending.COMPLETED),
+        (str(3 + (1 << 15)), Ending.COMPLETED),  # it was COMPLETING
+        (str(1 << 10), Ending.UNKNOWN),  # REQUEUED
+        (str(1 << 13), Ending.RUNNING),  # RESIZING: another record follows
+        (str(1 << 19), Ending.CANCELLED),  # REVOKED
+    ],
+)
+@pytest.mark.parametrize("delimiter", ["|", ","])
+def test_states_by_number(read: Read, delimiter: str, number: str, ending: Ending) -> None:
+    """Exports of the accounting database have them, by slurm.h; it is said of how many jobs."""
+    lines = [
+        "JobID|Submit|Start|End|ElapsedRaw|ReqCPUS|State",
+        f"1|2026-10-25T01:10:00|2026-10-25T01:10:00|2026-10-25T01:20:00|600|2|{number}",
+        "2|2026-10-25T01:10:00|2026-10-25T01:10:00|2026-10-25T01:20:00|600|2|COMPLETED",
+    ]
+    log = read(text(*lines).replace("|", delimiter), timezone="UTC")
+    assert log.outcomes.ending.tolist() == [ending, Ending.COMPLETED]
+    sentence = "a State that is a number is read as Slurm's accounting database numbers job states"
+    assert f"{sentence} (1 job)" in log.assumptions
+
+
+@pytest.mark.parametrize(
     ("start", "end", "elapsed", "times"),
     [
         ("02:15:00", "02:25:00", "600", ("00:15", "00:25")),
