@@ -591,7 +591,8 @@ def _file_option(name: str, text: str) -> Callable[[Any], Any]:
 @click.option(
     "--strict",
     is_flag=True,
-    help="Exit with status 1 if records of the log were unusable.",
+    help="Exit with status 1 if records of the log were unusable. Jobs that were read but cannot "
+    "be replayed, since they never started or ran for no time, do not count.",
 )
 @click.option(
     "--json",

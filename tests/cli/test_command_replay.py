@@ -401,6 +401,19 @@ def test_strict(run, log):
     assert "Skipped records" in result.stdout
 
 
+def test_strict_passes_over_jobs_that_cannot_be_replayed(run, log):
+    """Every log has some; the help says so."""
+    with log.open("a") as file:
+        file.write("61 70 5 0 4 -1 -1 4 300 -1 1 1 1 -1 1 -1 -1 -1\n")
+        file.write("62 70 -1 -1 4 -1 -1 4 300 -1 5 1 1 -1 1 -1 -1 -1\n")
+    result = run("replay", log, *QUICK, "--policy", "easy", "--strict")
+    assert result.exit_code == 0
+    assert "it ran for no time" in result.stdout
+    assert "it never started" in result.stdout
+    told = " ".join(run("replay", "--help").stdout.split())
+    assert "cannot be replayed, since they never started or ran for no time, do not count" in told
+
+
 def test_no_report_takes_the_place_of_a_log(run, log, refused):
     """Nor of a device; calibrate keeps to that too."""
     before = log.read_bytes()
