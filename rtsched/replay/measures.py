@@ -91,7 +91,9 @@ MEASURES: Mapping[str, Measure] = {
         "the time from submission to deadline counts as rounding.",
         -1,
     ),
-    "miss_ratio": Measure("1", "Missed jobs over all jobs.", -1, _MCDF),
+    "miss_ratio": Measure(
+        "1", "Missed jobs over all jobs, those without a deadline included.", -1, _MCDF
+    ),
     "promises": Measure("jobs", "Jobs that were promised to finish by a deadline.", 0),
     "promises_kept": Measure("jobs", "Promised jobs that ended by the promised deadline.", 1),
     "promised_work_ratio": Measure(

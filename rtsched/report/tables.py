@@ -298,6 +298,8 @@ def parts(summary: Summary, width: int = 100) -> Iterator[RenderableType]:
         yield Text("Assumed", style="bold")
         yield from (_item(sentence) for sentence in summary.assumptions.values())
     yield from comparison(summary, width)
+    if shares := on_shares(summary):
+        yield _item(shares)
     yield from _use(summary, width)
     if any(entry["hooks"] for entry in summary.policies.values()):
         yield _title("Plug-ins")
@@ -322,6 +324,21 @@ def comparison(summary: Summary, width: int) -> Iterator[Table]:
     columns = {name: [row.cell(measures) for row in rows] for name, measures in policies.items()}
     own = [row.cell(logged) for row in rows]
     yield from _side_by_side([row.label for row in rows], own, columns, width, wins)
+
+
+def on_shares(summary: Summary) -> str:
+    """Return in a sentence what shares of jobs are shares of; empty where all have a deadline.
+
+    Empty too where the comparison does not show how many ended in time.
+    """
+    due, jobs = summary.log["jobs_with_deadline"], summary.log["jobs"]
+    columns = [summary.measures(name) for name in (None, *summary.policies)]
+    if due == jobs or not any(measures.get("in_time_ratio") for measures in columns):
+        return ""
+    return (
+        f"ended in time: share of the {counted(due, 'job')} with a deadline; missed deadlines and "
+        f"rejected: shares of all {counted(jobs, 'job')}."
+    )
 
 
 def _use(summary: Summary, width: int) -> Iterator[RenderableType]:

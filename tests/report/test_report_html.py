@@ -120,6 +120,12 @@ def test_every_figure_has_heading_words_and_data(text):
     assert tables.count("table") == tables.count("caption") == 5
 
 
+def test_the_table_says_what_its_shares_are_of(text):
+    """Of jobs with a deadline, or of all: they do not add up to 100 %."""
+    shares = "Ended in time: share of the 38 jobs with a deadline; missed deadlines and rejected: "
+    assert f"{shares}shares of all 60 jobs." in Page(text).text
+
+
 def test_the_same_replay_gives_the_same_page(replay, text):
     """There is neither date nor random name in it."""
     assert render(*replay) == text

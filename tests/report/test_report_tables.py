@@ -38,8 +38,8 @@ from rtsched.report.reliability import (
     reliability,
     reliability_drawing,
 )
-from rtsched.report.summary import summarise
-from rtsched.report.tables import show, undone
+from rtsched.report.summary import Summary, summarise
+from rtsched.report.tables import on_shares, show, undone
 from rtsched.report.wording import (
     compact,
     decimal,
@@ -82,6 +82,21 @@ def test_the_tables_read_as_the_golden_text(summary, width):
     assert text == path.read_text("utf-8")
     assert "\x1b" not in text
     assert max(map(len, text.splitlines())) <= width
+
+
+def test_what_jobs_in_time_and_missed_deadlines_are_shares_of(summary):
+    """Their shares do not add up to 100 % where some jobs have no deadline."""
+    due, jobs = summary.log["jobs_with_deadline"], summary.log["jobs"]
+    shares = (
+        f"ended in time: share of the {due} jobs with a deadline; missed deadlines and rejected: "
+        f"shares of all {jobs} jobs."
+    )
+    assert 0 < due < jobs
+    assert shares in printed(summary, 200)
+    everyone = {**summary.log, "jobs_with_deadline": jobs}
+    nobody = {**summary.log, "jobs_with_deadline": 0, "as_logged": {}}
+    assert not on_shares(Summary(everyone, {}, summary.policies))
+    assert not on_shares(Summary(nobody, {}, {}))
 
 
 def test_the_best_value_is_marked_on_a_terminal(summary):
