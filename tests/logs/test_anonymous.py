@@ -84,6 +84,14 @@ def test_every_column_and_attribute_that_is_read_has_its_treatment():
     assert {name.lower() for name in ATTRIBUTE_NAMES} == ATTRIBUTES - dropped
 
 
+def test_states_by_number_stay(tmp_path):
+    """As the accounting database has them."""
+    text = "JobID|Submit|ElapsedRaw|State\n1|1790812800|600|3\n2|1790812800|600|11\n"
+    done, output = without(tmp_path, text)
+    assert not done.blanked.count
+    assert output.splitlines()[1:] == ["1|1790812800|600|3", "2|1790812800|600|11"]
+
+
 def test_nothing_hostile_gets_through_sacct(tmp_path):
     """A secret in any column, known or not, is replaced, left out or blanked, and counted."""
     columns = ["JobID", *(name for name in NAMES if name != "uid"), *FORMS, "State", "ReqTRES"]

@@ -32,6 +32,7 @@ from rtsched.logs.slurm_text import (
     SubmitLine,
     deadline_in,
     generic_column,
+    is_state_number,
     licenses_in,
     submit_line,
 )
@@ -512,9 +513,9 @@ def job_id(text: str) -> str:
 
 
 def state(text: str) -> str:
-    """Return a state, without who cancelled the job."""
+    """Return a state, or its number, without who cancelled the job."""
     word = (text.upper().split() or [""])[0].rstrip("+")
-    return word if word in ENDINGS else ""
+    return word if word in ENDINGS or is_state_number(word) else ""
 
 
 def moment(text: str) -> str:
