@@ -11,7 +11,8 @@ times the cost of the work itself. The loop allocates nothing, so neither is nee
 
 Compiled kernels are kept on disk. Numba looks only at the file of a kernel to see whether it has
 changed, but kernels take in one another and one another's constants: `watched` has it look at all
-files beside the kernel and at those of this package.
+files beside the kernel and at those of this package. Several processes may each have compiled some:
+`_number_apart` keeps what these bring along from being taken for one another.
 
 A wheel may bring compiled kernels along (`tools/kernels.py`), in a directory `compiled` beside
 their sources, which is only read. They are compiled for any processor of the kind.
@@ -23,7 +24,9 @@ import contextlib
 import copy
 import hashlib
 import importlib
+import itertools
 import os
+import secrets
 import time
 from functools import cache, partial
 from pathlib import Path
@@ -46,6 +49,24 @@ if os.environ.get("RTSCHED_COMPILE", "1") != "0":
 COMPILING: bool = numba is not None
 """Whether kernels are compiled in this process (`RTSCHED_COMPILE=0` turns it off, and so does
 `NUMBA_DISABLE_JIT=1`)."""
+
+
+def _number_apart() -> None:
+    """Have numba number what this process compiles as no other process does.
+
+    By its number alone it tells apart functions of one name, and it counts from 1 in each process.
+    What sorts numbers and what sorts their places, for one, have one name: of two kernels that were
+    compiled by two processes, one could call what the other one brought along, which gives wrong
+    results or crashes.
+    """
+    with contextlib.suppress(ImportError, AttributeError):  # a numba that numbers otherwise
+        identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
+        identity._unique_ids = itertools.count(secrets.randbits(60))
+
+
+if COMPILING:
+    _number_apart()
+    os.register_at_fork(after_in_child=_number_apart)
 
 
 SHIPPED = "compiled"

@@ -1,9 +1,14 @@
 """Compiled kernels: kept on disk, made anew after changes, left out where nothing needs them."""
 
+import importlib
+import json
 import os
 import pickle
+import re
 import subprocess
 import sys
+from itertools import combinations
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -115,6 +120,59 @@ def test_an_index_that_names_a_type_that_has_moved_is_made_anew(tmp_path: Path) 
     index.write_bytes(pickle.dumps(version) + b"crtsched.kernels.gone\nMachine\n.")
     assert run(tmp_path) == "21 0"
     assert run(tmp_path) == "21 1"
+
+
+SORTS = """
+import sys
+import numpy as np
+from rtsched.kernels.compiling import compiled
+
+@compiled
+def ascending(values):
+    return np.sort(values)
+
+@compiled
+def places(values):
+    return np.argsort(values)
+
+values = np.array([30, 10, 20] * 40)
+for name in sys.argv[1:]:
+    print(globals()[name](values)[[0, 40, 80]].tolist())
+"""
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed or turned off")
+def test_kernels_of_several_processes_are_not_mixed_up(tmp_path: Path) -> None:
+    """Both bring along numba's functions that sort, which have one name and different sources."""
+    (tmp_path / "sorts.py").write_text(SORTS)
+
+    def run(*names: str) -> list[str]:
+        command = [sys.executable, "-B", "sorts.py", *names]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path)
+        return done.stdout.splitlines()
+
+    ascending, places = run("ascending"), run("places")
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "__pycache__").glob("*.nbc"))
+    numbers = {int(found) for found in re.findall(rb"run_quicksort1B\d+v(\d+)", kept)}
+    assert min(abs(a - b) for a, b in combinations(numbers, 2)) > 2**20
+    assert ascending == ["[10, 20, 30]"]
+    assert [int(place) % 3 for place in json.loads(places[0])] == [1, 2, 0]
+    assert run("ascending", "places") == [*ascending, *places]
+    assert run("places", "ascending") == [*places, *ascending]
+
+
+def number() -> int:
+    """Return the number that numba would give to a function now."""
+    identity = importlib.import_module("numba.core.bytecode").FunctionIdentity
+    return int(identity.from_function(number).unique_id)
+
+
+@pytest.mark.skipif(not COMPILING, reason="numba is not installed")
+def test_each_process_numbers_what_it_compiles_apart() -> None:
+    """Also one that was forked: what it compiles is kept on disk too."""
+    with get_context("fork").Pool(1) as one, get_context("fork").Pool(1) as other:
+        found = [number(), one.apply(number), other.apply(number)]
+    assert min(abs(a - b) for a, b in combinations(found, 2)) > 2**20
 
 
 @pytest.mark.skipif(not COMPILING, reason="numba is not installed")
