@@ -250,8 +250,8 @@ Ts = TypeVarTuple("Ts")
 
 
 RESULTS = 2
-"""Results that are kept: alternatives to a rejected job are judged beside held offers, and without
-them."""
+"""Results that are kept at most: alternatives to a rejected job are judged beside held offers, and
+without them."""
 
 
 class PreparedState:
@@ -276,7 +276,8 @@ class PreparedState:
         Parameters
         ----------
         make : callable
-            A pure function. The last `RESULTS` results of each are kept.
+            A pure function. Of each the last result is kept, and the one before as long as half of
+            what the two read is the same: no state of long ago stays in memory.
         *arguments
             What it is called with.
         reads : tuple, optional
@@ -291,16 +292,19 @@ class PreparedState:
         parts: tuple[object, ...] = arguments if reads is None else reads
         kept = self._kept.setdefault(make, [])
         for read, result in kept:
-            if _same(read, parts):
+            if _shared(read, parts) == len(parts):
                 return cast("T", result)
         grown = (after(result) for _, result in kept) if after is not None else ()
         found = next((result for result in grown if result is not None), None)
         found = make(*arguments) if found is None else found
-        kept[:] = [(parts, found), *kept[: RESULTS - 1]]
+        recent = [each for each in kept if 2 * _shared(each[0], parts) >= len(parts)]
+        kept[:] = [(parts, found), *recent[: RESULTS - 1]]
         return found
 
 
-def _same(before: tuple[object, ...], now: tuple[object, ...]) -> bool:
-    return len(before) == len(now) and all(
-        a is b or (isinstance(a, (int, float)) and a == b) for a, b in zip(before, now, strict=True)
-    )
+def _shared(before: tuple[object, ...], now: tuple[object, ...]) -> int:
+    """Return how many parts are the same; 0 where there are more of the one than of the other."""
+    if len(before) != len(now):
+        return 0
+    pairs = zip(before, now, strict=True)
+    return sum(a is b or (isinstance(a, (int, float)) and a == b) for a, b in pairs)

@@ -450,7 +450,8 @@ class AdmissionController:
         own = [promise.id for promise in site.of_user(job.uid, "offered")]
         held = [*dict.fromkeys([*own, *in_the_way(site, now)])]
         if held and _has_deadline(job) and not _at_once(site, job, judgement, now):
-            free = self._without(site, held)  # what is held may be in its way
+            # what is held may be in its way
+            free = self.seen.of(site, "without", *held, find=lambda: site.without(held))
             alone, nodes = self._evaluate(free, job, now), _nodes(site, job, judgement)
             rejected = judgement.verdicts.code[0] == Verdict.REJECT
             better = _nodes(free, job, alone) > nodes or _at_once(free, job, alone, now)
@@ -493,10 +494,6 @@ class AdmissionController:
         why = "replaced by another one" if result.verdict == "reject" else GAVE_WAY
         changed = (*result.changed, *dropped(site, result.site, now, why))
         return replace(result, changed=changed, codes=codes, judgement=judgement)
-
-    def _without(self, site: Site, held: list[int]) -> Site:
-        """Return the site without some held offers."""
-        return self.seen.of(site, "without", *held, find=lambda: site.without(held))
 
     def _beyond_limit(
         self, site: Site, job: Submission, now: float, full: FullLimit

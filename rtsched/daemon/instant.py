@@ -68,6 +68,11 @@ class StartedBefore:
         return last
 
 
+SEEN = 4
+"""Things that are kept of what was found out: the ground of a site, the site without held offers,
+and the ground of that; each may hold a copy of the queue."""
+
+
 class SeenBefore:
     """What was found out about a site while a submission is judged, for all that is asked of it.
 
@@ -83,6 +88,8 @@ class SeenBefore:
         found = self._found.get((id(site), *key))
         if found is None:  # the site is kept too, so that no other one gets its id
             found = self._found[id(site), *key] = site, find()
+            if len(self._found) > SEEN:
+                del self._found[next(iter(self._found))]
         result: T = found[1]
         return result
 

@@ -239,6 +239,20 @@ def test_the_last_two_results_are_kept() -> None:
     assert prepared.get(shifted, values, 1000.0) is not first
 
 
+def test_a_result_is_let_go_once_less_than_half_of_what_was_read_is_the_same() -> None:
+    """A poll makes other tables: those of the poll before do not stay in memory."""
+    prepared, cluster, queue, plan = PreparedState(), [1.0], [2.0], [3.0]
+
+    def get(*reads: object) -> list[float]:
+        return prepared.get(shifted, cluster, 1.0, reads=reads)
+
+    first = get(cluster, queue, plan)
+    get(cluster, queue, [4.0])
+    assert get(cluster, queue, plan) is first
+    get(cluster, [5.0], [6.0])
+    assert get(cluster, queue, plan) is not first
+
+
 def test_each_function_has_its_own_result() -> None:
     """One does not push out the other."""
     prepared, values = PreparedState(), [1.0, 2.0]
