@@ -90,7 +90,7 @@ TARGETS = {
             "rtsched_plugins.kernels.admission",
             *(
                 f"rtsched_plugins.kernels.admission_{name}"
-                for name in ("events", "fast", "of_rows")
+                for name in ("by_cost", "events", "in_orders", "of_rows")
             ),
         ),
         ("rtsched_reproductions.mcdf",),
