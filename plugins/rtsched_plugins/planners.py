@@ -161,20 +161,23 @@ class Rules(EqualNodes):
     efficiency: float
     rounds: int = 1
 
-    def _queue(self) -> NDArray[np.int64]:
-        return np.array([QUEUES[self.order]], np.int64)
+    @property
+    def _queue(self) -> Several:
+        """How tasks in another order than by cost are planned."""
+        orders = (QUEUES[self.order],)
+        return Several(orders, ON_THE_FEWEST, self.efficiency, self.rounds, self.node_rule)
 
     def test(self, rows: Rows, free: NDArray[np.float64]) -> PreparedByCost | PreparedInOrders:
         """Return the test of all rows but the last."""
         if self.order == BY_COST:
             return prepared_by_cost(rows, free)
-        return prepared_in_orders(rows, self._queue(), ON_THE_FEWEST, free)
+        return self._queue.test(rows, free)
 
     def policy_of(self, jobs: WorkloadRows) -> ByCost | InOrders:
         """Return the compiled policy that plans these jobs so."""
         if self.order == BY_COST:
             return ByCost(jobs)
-        return InOrders(jobs, self._queue(), ON_THE_FEWEST)
+        return self._queue.policy_of(jobs)
 
 
 @dataclass(frozen=True)

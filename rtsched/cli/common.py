@@ -179,7 +179,7 @@ def _descriptor(stream: Any) -> int:
 def console(*, stderr: bool = False) -> Console:
     """Return a console; where nobody watches it is 100 columns wide and writes no colour.
 
-    A question mark stands for a character that the locale's encoding has not.
+    Characters that the locale's encoding lacks are printed as question marks.
     """
     from io import TextIOWrapper
 

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from rtsched.daemon.likely import LikelyController
     from rtsched.daemon.promises import Promise
     from rtsched.daemon.site import Site
+    from rtsched.model.schedule import Schedule
 
 MOST_CHOICES = 5
 """Choices of a menu at most."""
@@ -242,6 +243,13 @@ class _Tried:
     @property
     def admitted(self) -> bool:
         return self.result.verdict == "admit"
+
+    @property
+    def planned(self) -> tuple[Promise, Schedule, int]:
+        """What an admitted one would be promised, the plan that has it, and its entry there."""
+        promise = next(r for r in self.result.changed if r.state in {"offered", "provisional"})
+        plan = self.result.site.snapshot.plan
+        return promise, plan, entry_of(plan, promise.id)
 
 
 def with_menu(
@@ -499,9 +507,7 @@ class _Asked:
                 text=what(to, self.asked),
                 odds=to.odds,
             )
-        promise = next(r for r in tried.result.changed if r.state in {"offered", "provisional"})
-        plan = tried.result.site.snapshot.plan
-        entry = entry_of(plan, promise.id)
+        promise, plan, entry = tried.planned
         to = to._replace(deadline=promise.deadline)
         row = tried.job.jobs.replace(deadline=np.array([promise.deadline]))
         return Choice(
@@ -675,14 +681,13 @@ class _Finder(_Asked):
 
         Where it could start with a later deadline, a shorter job may end by the one asked for.
         """
-        asked, guess = self.asked, dict[ChoiceKind, int]()
-        for each in later:
-            if each.admitted:
-                left = self.deadline - self.choice(each).start
-                guess["shorter"] = max(math.floor(left / asked.step_s), 0)
+        asked, steps = self.asked, 0
+        for _, plan, entry in (each.planned for each in later if each.admitted):
+            left = self.deadline - float(plan.entries.start[entry])
+            steps = max(math.floor(left / asked.step_s), 0)
         return [
             *(
-                (kind, most(amount, asked, guess.get(kind, 0)))
+                (kind, most(amount, asked, steps if kind == "shorter" else 0))
                 for kind, amount in amounts(asked).items()
             ),
             ("partition", one_by_one([Adjustment(partition=n) for n in asked.partitions])),

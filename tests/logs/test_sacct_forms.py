@@ -55,7 +55,7 @@ def text(header: str, *lines: str) -> str:
 )
 @pytest.mark.parametrize("delimiter", ["|", ","])
 def test_states_by_number(read: Read, delimiter: str, number: str, ending: Ending) -> None:
-    """Exports of the accounting database have them, by slurm.h; it is said of how many jobs."""
+    """Exports of the accounting database have them, by slurm.h; a note counts the jobs."""
     lines = [
         "JobID|Submit|Start|End|ElapsedRaw|ReqCPUS|State",
         f"1|2026-10-25T01:10:00|2026-10-25T01:10:00|2026-10-25T01:20:00|600|2|{number}",

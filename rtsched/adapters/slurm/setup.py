@@ -394,9 +394,14 @@ def _held_jobs(setup: Setup) -> Iterator[CheckResult]:
         )
 
 
+def _settings(setup: Setup) -> dict[str, str]:
+    """Return the settings of slurm.conf, and what slurmctld runs with where it has none."""
+    return {**(setup.running or {}), **setup.conf}
+
+
 def _user_top(setup: Setup) -> Iterator[CheckResult]:
     """Tell whether users can give the priority of their promised jobs to others of theirs."""
-    conf = {**(setup.running or {}), **setup.conf}
+    conf = _settings(setup)
     if "enable_user_top" in conf.get("schedulerparameters", "").lower().split(","):
         yield note(
             "SchedulerParameters has enable_user_top: by `scontrol top` a user's jobs without a "
@@ -407,7 +412,7 @@ def _user_top(setup: Setup) -> Iterator[CheckResult]:
 
 def _shared_nodes(setup: Setup) -> Iterator[CheckResult]:
     """Tell whether Slurm's scheduler can keep promises on nodes that jobs share."""
-    conf = {**(setup.running or {}), **setup.conf}
+    conf = _settings(setup)
     names = ("SelectType", "PriorityType", "SchedulerType", "SelectTypeParameters")
     config = {name: conf[name.lower()] for name in names if name.lower() in conf}
     _, problem = sharing_of(config)
