@@ -339,8 +339,9 @@ class Submission:
         Whether its user seems only to ask what would become of it. A batch system may not tell for
         sure, so it is promised its deadline all the same; where no job follows, that lapses.
     partitions : str
-        Those that it names, the one that it is planned in first, where its user named another one
-        first; empty: as its user named them.
+        Those that it names, where these are several.
+    elsewhere : tuple of Submission
+        The same job in others of them; in which it runs does not matter to its user.
     shape : str
         What a plan may change of it, as its user asked for it and the batch system writes it;
         empty: nothing.
@@ -366,6 +367,7 @@ class Submission:
     unverified: str = ""
     tested: bool = False
     partitions: str = ""
+    elsewhere: tuple[Submission, ...] = ()
     shape: str = ""
 
 

@@ -108,6 +108,8 @@ class AdmissionResult:
         When a deferred job is to be judged again, seconds since the epoch; inf: in the next cycle.
     menu : Menu or None
         What its user is offered from now on; None: as before.
+    submission : Submission or None
+        As what it was promised its deadline, where that is one of `Submission.elsewhere`.
     """
 
     site: Site
@@ -120,6 +122,7 @@ class AdmissionResult:
     foreseen: str = ""
     retry_at: float = math.inf
     menu: Menu | None = None
+    submission: Submission | None = None
 
     @classmethod
     def rejected(cls, site: Site, code: str, text: str) -> AdmissionResult:
@@ -246,12 +249,27 @@ class AdmissionController:
         PlannerError
             If the planner failed on it.
         """
-        result = or_run(judged_by_limits(self._submitted, site, submission, now), submission)
+        result = or_run(self._anywhere(site, submission, now), submission)
         given = [promise.id for promise in result.changed if promise.state == "provisional"]
         if not given or submission.job < 0:
             return result
         numbers = {**result.site.numbers, **dict.fromkeys(given, submission.job)}
         return replace(result, site=replace(result.site, numbers=numbers))
+
+    def _anywhere(self, site: Site, submission: Submission, now: float) -> AdmissionResult:
+        """Judge a job wherever its user lets it run; the place where it starts first counts.
+
+        Rejected everywhere, it is answered for the place that was named first.
+        """
+        found = judged_by_limits(self._submitted, site, submission, now)
+        for other in submission.elsewhere:
+            if found.verdict not in {"admit", "reject"} or found.reply.start <= now + SOON:
+                break
+            tried = judged_by_limits(self._submitted, site, other, now)
+            sooner = found.verdict == "reject" or tried.reply.start < found.reply.start
+            if tried.verdict == "admit" and sooner:
+                found = replace(tried, submission=other)
+        return found
 
     def judge_queued(self, site: Site, job: int, now: float) -> AdmissionResult:
         """Judge a job of the queue, by its id, by the same rules.

@@ -393,6 +393,7 @@ class Answers:
         reply = judged.reply
         if submission.tested and reply.token:
             reply = replace(reply, text=would_be(reply.text))
+        submission = judged.submission or submission
         answer = self.daemon.translator.answer(submission, reply, judged.site.facts)
         return encode(MessageKind.ANSWER, [(Tag(tag), value) for tag, value in answer.items()])
 

@@ -91,12 +91,12 @@ def test_other_odds_in_condor(
 
 
 def test_other_partitions_in_slurm() -> None:
-    """Those that the job's user named come first."""
+    """Not those that the job's user named: it was judged in these."""
     parts = {name: Partition(name, longest_s=600.0) for name in ("a", "b", "c", "d")}
     facts = SlurmFacts(partitions=parts, default="a")
     fields: dict[int, int | str] = {Tag.PARTITION: "c,d", Tag.TIME_LIMIT: 5}
     submission = SLURM.describe(fields, facts, 1.9e9)
-    assert SLURM.adjustable(fields, submission, facts).partitions == ("d", "a", "b")
+    assert SLURM.adjustable(fields, submission, facts).partitions == ("a", "b")
 
 
 def test_other_gpus_in_slurm() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from rtsched.adapters import users
-from rtsched.adapters.live import SubmitReply
+from rtsched.adapters.live import Submission, SubmitReply
 from rtsched.adapters.slurm.access import Submitter, access_of, no_access
 from rtsched.adapters.slurm.accounts import accounts_above, accounts_of
 from rtsched.adapters.slurm.facts import Partition, SlurmFacts, partitions_of
@@ -112,11 +112,12 @@ def test_a_submission() -> None:
     )
 
 
-def told_of_several(named: str, enforced: str) -> tuple[str, Any]:
-    """Return what ann reads who names partitions, and the list that the job is given instead."""
+def of_several(named: str, enforced: str) -> Submission:
+    """Return a job of ann with a deadline that names partitions."""
     whole = Partition("all", 600.0, 600.0, nodes=1)
     parts = {
         "all": whole,
+        "more": replace(whole, name="more"),
         "closed": replace(whole, name="closed", up=False),
         "short": replace(whole, name="short", longest_s=60.0),
         "booked": replace(whole, name="booked", access={"ReqResv": "YES"}),
@@ -126,15 +127,20 @@ def told_of_several(named: str, enforced: str) -> tuple[str, Any]:
     facts = replace(facts, users={ANN: "ann"}, part_limits=enforced)
     fields: dict[int, str | int] = {Tag.USER_ID: ANN, Tag.DEADLINE: 2_000_000_000}
     fields |= {Tag.PARTITION: named, Tag.TIME_LIMIT: 5}
-    submission = SlurmTranslator().describe(fields, facts, 1.9e9)
-    reply = SubmitReply(False, "", "t1")
-    return submission.problem, SlurmTranslator().answer(submission, reply, facts).get(Tag.PARTITION)
+    return SlurmTranslator().describe(fields, facts, 1.9e9)
+
+
+def told_of_several(named: str, enforced: str) -> tuple[str, Any]:
+    """Return what ann reads who names partitions, and the list that a held job is given instead."""
+    submission = of_several(named, enforced)
+    given = SlurmTranslator().answer(submission, SubmitReply(False, "", deferred=True), None)
+    return submission.problem, given.get(Tag.PARTITION)
 
 
 @pytest.mark.parametrize(
     ("named", "enforced", "problem", "instead"),
     [
-        ("all,chem", "NO", "", None),
+        ("all,chem", "NO", "", "all,chem"),
         ("chem,all", "NO", "", "all,chem"),
         ("chem,all", "ANY", "", "all,chem"),
         ("chem,closed,all,short", "ANY", "", "all,chem,closed,short"),
@@ -142,7 +148,8 @@ def told_of_several(named: str, enforced: str) -> tuple[str, Any]:
         ("booked,all", "NO", "", "all,booked"),
         ("all,booked", "ANY", "without a reservation", None),
         ("closed,all", "ALL", "", "all,closed"),
-        ("all,short", "ANY", "", None),
+        ("all,short", "ANY", "", "all,short"),
+        ("all", "ANY", "", None),
         ("all,short", "ALL", "its time limit exceeds the 1 min of partition short", None),
         ("chem,booked", "NO", "of account physics", None),
         ("closed,short", "NO", "partition closed is not starting jobs now", None),
@@ -155,3 +162,16 @@ def test_several_partitions(named: str, enforced: str, problem: str, instead: st
     assert problem in said
     assert bool(said) == bool(problem)
     assert said or given == instead
+
+
+def test_a_promised_job_runs_in_the_partition_that_it_is_planned_in() -> None:
+    """So no plan of another one is in its way; the list stays in its admin comment."""
+    first = of_several("chem,more,all", "NO")
+    assert [one.jobs.texts("partition") for one in (first, *first.elsewhere)] == [["more"], ["all"]]
+    for one, name in ((first, "more"), (first.elsewhere[0], "all")):
+        given = SlurmTranslator().answer(one, SubmitReply(False, "", False, "t1"), None)
+        assert given[Tag.PARTITION] == name
+        assert given[Tag.ADMIN_COMMENT] == "rtsched:t1 --partition=chem,more,all"
+    likely = SubmitReply(False, "", False, "t1", likely=True)
+    assert SlurmTranslator().answer(first, likely, None)[Tag.PARTITION] == "more,chem,all"
+    assert not of_several("chem,all", "NO").elsewhere

@@ -611,3 +611,13 @@ def test_whole_nodes_keep_the_user_s_list() -> None:
     changes = asked_of(view, (1, 0.0, (1, 2)))
     assert not [each for each in changes if "ReqNodeList" in " ".join(each.command.words)]
     assert math.isfinite(view.observation.queued.deadline[0])
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_memory_per_processor_of_whole_nodes(shared: bool) -> None:
+    """A job that is alone on its nodes has it for all processors, whether others share theirs."""
+    known = facts(shared=shared)
+    least = 1000 // max(CORES)
+    for asked, fits in ((least, True), (1000 // min(CORES) + 1, False)):
+        job = described(known, num_tasks=1, mem_per_cpu=asked, shared=0)
+        assert ("and gets all processors of its nodes" in job.problem) != fits

@@ -187,9 +187,10 @@ def test_demand_is_read_per_node() -> None:
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_a_job_that_is_not_planned_any_more_has_its_own_shape(shared: bool) -> None:
-    """Node count and time limit that its user asked for, once; what is set later stays."""
-    mark = "rtsched:abc --nodes=1-3 --time=40"
+    """Nodes, time limit and partitions that its user asked for, once; what is set later stays."""
+    mark = "rtsched:abc --partition=a,b --nodes=1-3 --time=40"
     given = {"admin_comment": mark, "minnodes": "2", "maxnodes": "2", "tres": "cpu=2,node=2"}
+    given["partition"] = "b"
     view = view_of(given, given | {"admin_comment": "rtsched:abc"}, shared=shared)
     memory = LastApplied()
     steering = SlurmSteering(view, memory, SlurmSettings(share_nodes=shared))
@@ -199,7 +200,7 @@ def test_a_job_that_is_not_planned_any_more_has_its_own_shape(shared: bool) -> N
     late = Reserve(NOBODY, Schedule.empty(), unplanned=frozenset({1}))
     assert "asked for" not in str(steering.reserve(late)), "it waits for another start"
     (back,) = [each for each in steering.reserve(nothing) if "asked for" in each.text]
-    assert back.command.words[3:5] == ("NumNodes=1-3", "TimeLimit=40")
+    assert back.command.words[3:6] == ("NumNodes=1-3", "TimeLimit=40", "Partition=a,b")
     (again,) = [
         each
         for each in restoring(view.rows, [], memory.kept(), basic=False)

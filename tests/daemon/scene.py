@@ -112,13 +112,15 @@ class Scene:
         singleton: bool = False,
         by: AdmissionController | None = None,
         otherwise: str = "",
+        elsewhere: Sequence[str] = (),
         **columns: object,
     ) -> AdmissionResult:
         """Submit a job, perhaps one that waits for another; the site then is the daemon's.
 
         `demand`: the cores and GPUs that it takes on each node, where jobs share nodes;
         `singleton`: it waits for the jobs of its name; `by`: who judges it, in place of ours;
-        `otherwise`: what becomes of it without a promise.
+        `otherwise`: what becomes of it without a promise; `elsewhere`: partitions that it names
+        besides.
         """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}
@@ -127,6 +129,9 @@ class Scene:
         amounts = None if demand is None else np.array([demand], np.int64)
         row = Jobs.build(1, names=names, demand=amounts, **arrays)
         submission = Submission(row, edges, uid, singleton=singleton, otherwise=otherwise)
+        others = [Jobs.build(1, **arrays | {"partition": [name]}) for name in elsewhere]
+        same = tuple(replace(submission, jobs=other) for other in others)
+        submission = replace(submission, elsewhere=same)
         judged = (by or self.admission).judge(self.site, submission, now)
         self.site = judged.site
         return judged

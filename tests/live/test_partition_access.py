@@ -1,7 +1,8 @@
 """Partitions that not all users may use: what Slurm refuses, or never starts, is not promised."""
 
 import pytest
-from promising import PROMISED, live_cluster
+from promising import PROMISED, SITE, in_minutes, live_cluster
+from testbed.waiting import eventually
 
 PARTITIONS = """
 PartitionName=all Nodes=ALL Default=YES MaxTime=60
@@ -76,4 +77,36 @@ def test_several_partitions(enforced: str) -> None:
             if reply.job:
                 live.wait_state(reply.job, "kept")
         assert wrong == []
+        live.cancel_all()
+
+
+HALVES = """
+PartitionName=left Nodes=fast1 Default=YES MaxTime=60
+PartitionName=right Nodes=fast2 MaxTime=60 PriorityTier=5
+"""
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_promise_is_for_one_of_them(shared: bool) -> None:
+    """The one where it starts first; once it is given up the job may run in all of them again."""
+    site = f"{SITE}\n[slurm]\nshare_nodes = true\n" if shared else SITE
+    settings = {"EnforcePartLimits": "ALL"}
+    hardware = {"fast": "CPUs=4 RealMemory=4000"}
+    if shared:
+        settings |= {"DefMemPerCPU": "500", "SelectTypeParameters": "CR_Core_Memory"}
+    with live_cluster(
+        site, fast=2, slow=0, partitions=HALVES, settings=settings, hardware=hardware
+    ) as live:
+        live.wait_usable(2)
+        named = ("-p", "right,left", "-N1", "--exclusive", "--time=5")
+        busy = live.promise(*named, in_minutes(40), script="sleep 300")
+        assert live.cluster.job(busy)["Partition"] == "right"
+        other = live.promise(*named, in_minutes(40), script="sleep 300")
+        assert live.cluster.job(other)["Partition"] == "left"
+        third = live.promise(*named, in_minutes(40), script="true")
+        live.wait_state(third, "firm")
+        live.cluster.run(["rtsched", "cancel", str(third)], user="alice")
+        eventually(lambda: live.cluster.job(third)["Partition"] == "right,left", 30)
+        live.cluster.run(["scancel", str(busy)])
+        eventually(lambda: live.cluster.job(third)["JobState"] == "COMPLETED", 60)
         live.cancel_all()

@@ -459,7 +459,7 @@ def requirements_of(
     fewest = -(-request.cpus // part.cores) if part is not None else 1
     least = max(request.min_nodes, fewest, 1)
     if fresh and request.needs_rtsched and part is not None and not wrong:
-        whole = not shared or request.het
+        whole = not shared or request.het or request.exclusive or part.exclusive
         each = per_node(request, hardware_of(facts, name, part, node_request), name, whole=whole)
         least, wrong = each.nodes, each.problem
         request = _fitted(request, each, facts, name)

@@ -90,8 +90,10 @@ SPARE_S = 120.0
 DUE_S = 5.0
 """Seconds before its planned start from which on a job with licences must be able to start."""
 
-_SHAPE = re.compile(r"\s--(nodes|time)=(\d+-\d+|\d+|UNLIMITED)(?!\S)", re.ASCII)
-"""A node count and a time limit in an admin comment, as a job's user asked for them."""
+_SHAPE = re.compile(
+    r"\s--(?:(nodes|time)=(\d+-\d+|\d+|UNLIMITED)|(partition)=([^\s=]+))(?!\S)", re.ASCII
+)
+"""Node count, time limit and partitions in an admin comment, as a job's user asked for them."""
 
 RETURNED = (0, 0.0)
 """In place of the planned node count and time limit of a job that has its own again."""
@@ -419,18 +421,19 @@ def own_nodes(rows: JobRows, at: int, kind: str) -> Iterator[Change]:
 
 
 def has_shape(mark: str) -> bool:
-    """Return whether an admin comment keeps the node count or time limit that a job had."""
+    """Return whether an admin comment keeps node count, time limit or partitions of a job."""
     return _SHAPE.search(mark) is not None
 
 
 def own_shape(
     rows: JobRows, at: int, shapes: Mapping[int, tuple[int, float]], kind: str
 ) -> Iterator[Change]:
-    """Yield what gives a waiting job node count and time limit back that its user asked for.
+    """Yield what gives a waiting job back what its user asked for: nodes, time limit, partitions.
 
     `shapes` as in `AppliedFile`: what somebody has changed since the job was planned stays.
     """
-    job, asked = int(rows.id[at]), dict(_SHAPE.findall(rows.mark[at]))
+    found = _SHAPE.findall(rows.mark[at])
+    job, asked = int(rows.id[at]), {one[0] or one[2]: one[1] or one[3] for one in found}
     present = int(rows.min_nodes[at]), float(rows.limit[at])
     unplanned = is_deferred(rows.mark[at]) or is_unpromised(rows.mark[at])
     planned = shapes.get(job, RETURNED if unplanned else present)
@@ -440,9 +443,12 @@ def own_shape(
     least, _, most = asked.get("nodes", "").partition("-")
     if least and (int(least), int(most)) != (rows.min_nodes[at], rows.max_nodes[at]):
         words.append(f"NumNodes={least}-{most}")
-    limit = asked.get("time", "UNLIMITED")
-    if (math.inf if limit == "UNLIMITED" else float(limit) * 60.0) != present[1]:
+    limit = asked.get("time")
+    if limit and (math.inf if limit == "UNLIMITED" else float(limit) * 60.0) != present[1]:
         words.append(f"TimeLimit={limit}")
+    named, here = asked.get("partition", ""), rows.partition[at]
+    if named != here and set(here.split(",")) <= set(named.split(",")):
+        words.append(f"Partition={named}")
     if words:
         text = f"set {' '.join(words)} of job {job}, as asked for"
         command = ("scontrol", "update", f"JobId={job}", *words, only_waiting(rows, at))

@@ -61,6 +61,9 @@ MARK = "rtsched:"
 MOST = (1 << 31) - 1
 """More of anything is not counted."""
 
+MOST_PARTITIONS = 4
+"""Of those that a job names, in how many it is planned at most."""
+
 RELEASE = -1
 """A priority that lets a held job go."""
 
@@ -188,59 +191,59 @@ class SlurmTranslator:
         account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
         names = JobNames(_text(fields, Tag.QOS), "", account, user)
         asked = _in_partitions(fields, request, facts, names)
-        part, *others = sorted(asked, key=lambda each: bool(each.problem))
-        names, requirements = part.names, part.requirements
-        in_order = ",".join(each.names.partition for each in (part, *others))
-        start = max(request.begin, now)
-        problem = (
-            wrong
-            or next((each.refused for each in asked if each.refused), "")
-            or part.problem
-            or refused_features(request, facts)
-            or too_late(request.deadline, start, "--deadline")
+        problem = wrong or next((each.refused for each in asked if each.refused), "")
+        of_all = (
+            refused_features(request, facts)
+            or too_late(request.deadline, max(request.begin, now), "--deadline")
             or odds_alone(spec.odds, request.deadline, "rtsched:odds", "--deadline")
         )
-        jobs = Jobs.build(
-            1,
-            label=["the job"],
-            submit=now,
-            begin=request.begin,
-            deadline=request.deadline,
-            cores=request.cpus or -1,
-            memory=request.memory or -1,
-            name=[_text(fields, Tag.NAME) or None],
-            user=[user],
-            account=[account or None],
-            partition=[requirements.partition or None],
-            node_request=[requirements.node_request or None],
-            qos=[_text(fields, Tag.QOS) or None],
-            association=facts.associations.get((account, user), -1),
-            nice=float(_number(fields, Tag.NICE, 0)),
-            dag=dag_key(user, spec.dag) if spec.dag else -1,
-            checkpoints=spec.checkpoint,
-            **requirements.one_job(),
-        )
         edges, comment = edges_of(request, spec), _text(fields, Tag.COMMENT)
-        several = max(requirements.size, requirements.size_max) > 1
-        tasks = requirements.tasks_per_node if several and not request.array else 0
-        return Submission(
-            jobs,
-            edges,
-            uid,
-            problem,
-            comment,
-            tasks_per_node=tasks,
-            component=request.het,
-            singleton=dependency_of(request.dependency).singleton,
-            notify=spec.notify,
-            odds=spec.odds,
-            otherwise=spec.otherwise,
-            shape=_shape(request, requirements, facts),
-            limits=_limits(request, requirements, facts),
-            unverified=_unverified(account, user, names.qos, facts),
-            tested=_TEST_ONLY.search(request.line) is not None,
-            partitions=in_order if part is not asked[0] else "",
-        )
+
+        def planned_in(part: _InPartition) -> Submission:
+            needs = part.requirements
+            jobs = Jobs.build(
+                1,
+                label=["the job"],
+                submit=now,
+                begin=request.begin,
+                deadline=request.deadline,
+                cores=request.cpus or -1,
+                memory=request.memory or -1,
+                name=[_text(fields, Tag.NAME) or None],
+                user=[user],
+                account=[account or None],
+                partition=[needs.partition or None],
+                node_request=[needs.node_request or None],
+                qos=[_text(fields, Tag.QOS) or None],
+                association=facts.associations.get((account, user), -1),
+                nice=float(_number(fields, Tag.NICE, 0)),
+                dag=dag_key(user, spec.dag) if spec.dag else -1,
+                checkpoints=spec.checkpoint,
+                **needs.one_job(),
+            )
+            several = max(needs.size, needs.size_max) > 1
+            return Submission(
+                jobs,
+                edges,
+                uid,
+                problem or part.problem or of_all,
+                comment,
+                tasks_per_node=needs.tasks_per_node if several and not request.array else 0,
+                component=request.het,
+                singleton=dependency_of(request.dependency).singleton,
+                notify=spec.notify,
+                odds=spec.odds,
+                otherwise=spec.otherwise,
+                shape=_shape(request, needs, facts),
+                limits=_limits(request, needs, facts),
+                unverified=_unverified(account, user, part.names.qos, facts),
+                tested=_TEST_ONLY.search(request.line) is not None,
+                partitions=request.partition if "," in request.partition else "",
+            )
+
+        usable = [part for part in asked if not part.problem] or asked
+        first, *others = [planned_in(part) for part in usable[:MOST_PARTITIONS]]
+        return replace(first, elsewhere=tuple(others))
 
     def default_limit(self, facts: SlurmFacts | None) -> float:
         """Return for how long a job may run at most that names no limit, seconds; inf: no end."""
@@ -253,7 +256,8 @@ class SlurmTranslator:
         """Return the fields that the filter is to set in the job.
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
-        it; or where jobs share nodes the nodes planned for it. It comes before all others in the
+        it; or where jobs share nodes the nodes planned for it; of several partitions the one that
+        it is planned in. It comes before all others in the
         queue at once, for jobs without a promise may wait there for nodes that are still idle. A
         divisible one gets its fractions at once: Slurm may start it before the next poll.
         """
@@ -270,10 +274,15 @@ class SlurmTranslator:
             word = reply.token or (DEFERRED if reply.deferred else UNPROMISED)
             mark = with_node_list(MARK + word, asked)
             dropped = _option(submission.jobs.deadline[0]) if again else ""
-            written = filter(None, (mark, submission.shape, dropped, _kept(reply)))
+            several = submission.partitions
+            listed = f"--partition={several}" if several else ""
+            written = filter(None, (mark, listed, submission.shape, dropped, _kept(reply)))
             fields[Tag.ADMIN_COMMENT] = " ".join(written)
-            if submission.partitions:
-                fields[Tag.PARTITION] = submission.partitions
+            if several:
+                here = submission.jobs.texts("partition")[0] or ""
+                planned = reply.token and not reply.likely
+                others = [] if planned else several.split(",")
+                fields[Tag.PARTITION] = ",".join(dict.fromkeys([here, *others]))
         if reply.deferred:
             fields[Tag.PRIORITY] = 0
         if reply.deferred or again:
@@ -348,9 +357,9 @@ class SlurmTranslator:
         others = [
             other
             for other, part in facts.partitions.items()
-            if other != name and part.up and not part.restricted and part.longest_s >= limit
+            if other not in {name, *named} and part.up and not part.restricted
+            if part.longest_s >= limit
         ]
-        others.sort(key=lambda other: other not in named)  # one that its user named comes first
         return Adjustable(
             nodes=_number(fields, Tag.MIN_NODES, 1) if rigid and not pinned else 1,
             limit_s=limit,
