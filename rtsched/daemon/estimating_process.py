@@ -136,7 +136,7 @@ def running_ends(run_times: RunTimes, snapshot: Snapshot, seed: int = 0) -> Esti
     start, latest = entries.start[place], entries.end[place]
     elapsed = np.maximum(snapshot.now - start, 0.0)
     distribution = run_times.distributions(jobs)
-    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.id, jobs.user, DRAWS, seed)
+    drawn = draw(distribution, elapsed, jobs.wall_time, jobs.id, jobs.user, range(DRAWS), seed)
     ends = np.maximum(np.minimum(start + drawn, latest), snapshot.now)
     levels = np.quantile(ends, list(BOUNDS.values()), axis=0)
     columns: dict[str, Any] = {

@@ -32,7 +32,11 @@ if TYPE_CHECKING:
     from rtsched.simulator.settings import ExclusiveSettings
 
 CHUNK = 256
-"""Arrivals that are simulated at a time: a simulation ends when all that waited have started."""
+"""Arrivals that are simulated at a time, at least: a simulation ends when all that waited have
+started."""
+
+LOOKS = 64
+"""Where very many wait, arrivals are simulated at a time that are one in so many of these."""
 
 NEEDED = (
     "begin",
@@ -150,7 +154,8 @@ class Ahead:
         runs[:first] += 1.0 - self.elapsed
         at = np.full(n, self.now)
         at[:first] -= 1.0
-        limits, chunk = self.limits, CHUNK
+        many = max(CHUNK, self.waiting // LOOKS)
+        limits, chunk = self.limits, many
         rows = np.concatenate([present, arrivals])
         if limits is not None:
             limits = limits.take(rows)
@@ -176,7 +181,7 @@ class Ahead:
             machine.apply([Reserve(self.plan.entries.job, self.plan)])
         arrived = 0
         while True:
-            point = machine.advance(max(min(CHUNK, len(jobs) - 1 - arrived), chunk))
+            point = machine.advance(max(min(many, len(jobs) - 1 - arrived), chunk))
             arrived = point.arrived
             start = machine.starts()[first:n]
             waits = np.isnan(start)

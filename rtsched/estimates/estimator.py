@@ -6,6 +6,7 @@ import math
 import time
 from collections import deque
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class Drawn:
         Those that may be submitted once more.
     state : Ahead
         Who runs and waits.
-    run_time : float64[draws, running + waiting]
-        Seconds.
+    run_time : callable
+        Returns float64[running + waiting], seconds, for the number of a simulation.
     arrivals : list of Arrivals
         Of each simulation rows of the jobs that are submitted, when, and how long they run.
     asked : deque of (Jobs, Jobs, float64[n, k])
@@ -98,7 +99,7 @@ class Drawn:
     limits: LimitSource | None
     past: Jobs
     state: Ahead
-    run_time: NDArray[np.float64]
+    run_time: Callable[[int], NDArray[np.float64]]
     arrivals: list[Arrivals]
     asked: deque[tuple[Jobs, Jobs, NDArray[np.float64]]] = field(
         default_factory=lambda: deque(maxlen=ASKED)
@@ -203,11 +204,11 @@ class Estimator:
         self._drawn = drawn = Drawn(snapshot, order, limits, past, state, run_time, arrivals_of)
         if not len(rows):
             return Estimates.build(0)
-        starts = np.empty((len(drawn.run_time), len(rows)))
+        starts = np.empty((self.settings.draws, len(rows)))
         covered = self._covered
         for row in range(len(starts)):
             starts[row], covered = self._simulate(
-                state, drawn.run_time[row], drawn.arrivals[row], covered
+                state, drawn.run_time(row), drawn.arrivals[row], covered
             )
             between()
             if row + 1 >= FEWEST and time.monotonic() - begun > self.settings.longest:
@@ -217,7 +218,7 @@ class Estimator:
         self._covered = _covering(starts - now)
         until = self.settings.horizon_days * DAY
         delay = np.minimum(starts - now, until)
-        ends = delay + drawn.run_time[: len(delay), first:]
+        ends = delay + [drawn.run_time(row)[first:] for row in range(len(delay))]
         queued = snapshot.queued.take(rows)
         size = sizes(queued, snapshot)
         simple = self._simple(snapshot, state, rows)
@@ -326,13 +327,14 @@ class Estimator:
 
     def _draw(
         self, snapshot: Snapshot, state: Ahead, rows: NDArray[np.int64]
-    ) -> tuple[NDArray[np.float64], list[Arrivals]]:
+    ) -> tuple[Callable[[int], NDArray[np.float64]], list[Arrivals]]:
         """Return run times and arrivals for all simulations of a refresh, as in `Drawn`."""
         count = self.settings.draws
         times, history = self.history.run_times, self.history
         jobs = _kindred(snapshot, rows)
         waiting = np.zeros(len(rows))
-        run_time = draw(
+        some = partial(
+            draw,
             times.distributions(jobs),
             np.concatenate([state.elapsed, waiting]),
             np.concatenate(
@@ -343,9 +345,13 @@ class Estimator:
             ),
             np.concatenate([snapshot.running.id, snapshot.queued.id[rows]]),
             jobs.user,
-            count,
-            self.seed,
+            seed=self.seed,
         )
+
+        @cache
+        def run_time(number: int) -> NDArray[np.float64]:  # there may not be time for all
+            return some(draws=[number]).ravel()
+
         first, until = len(jobs), snapshot.now + self.settings.horizon_days * DAY
         submitted = history.jobs.submit
         drawn = []
@@ -427,7 +433,7 @@ class Estimator:
             jobs.wall_time,
             jobs.id,
             _kindred(drawn.snapshot, seen, jobs).user[-len(jobs) :],
-            self.settings.draws,
+            range(self.settings.draws),
             self.seed,
         )
 
@@ -450,7 +456,7 @@ class Estimator:
                     jobs.wall_time[[row]],
                     np.full(1, UNSUBMITTED),
                     nobody,
-                    count,
+                    range(count),
                     self.seed,
                 )
                 for row in range(len(jobs))
@@ -462,7 +468,7 @@ class Estimator:
             begun = time.monotonic()
             state, covered = _with_one(drawn, jobs.take([column]), since), FIRST_COVERED
             for row in range(count):
-                run_time = np.concatenate([drawn.run_time[row], others[row], own[row, [column]]])
+                run_time = np.concatenate([drawn.run_time(row), others[row], own[row, [column]]])
                 arrivals_row, at, runs = drawn.arrivals[row]
                 submitted = arrivals_row + len(since) + 1, at, runs
                 start, covered = self._simulate(state, run_time, submitted, covered, wanted=1)

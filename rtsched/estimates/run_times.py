@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from functools import cache
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -35,7 +36,7 @@ from rtsched.model.table import Text, offsets_of
 from rtsched.model.units import DAY, HOUR, MINUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Iterator, Mapping
+    from collections.abc import Hashable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -129,29 +130,32 @@ class RunTimes:
 
     def distributions(self, jobs: Jobs) -> NDArray[np.float64]:
         """Return float64[n, POINTS]: ascending run times, seconds, that are equally likely."""
-        known: dict[Kin, int] = {}
-        place = [known.setdefault(kin, len(known)) for kin in _kin(jobs)]
+        kin = list(_kin(jobs))
         keys: dict[tuple[Hashable, ...], int] = {}
-        levels = [
-            [
-                keys.setdefault(key, len(keys)) if key is not None and key in self._past else -1
-                for key in kin.levels()
-            ]
-            for kin in known
-        ]
-        wall = np.array([kin.wall_time for kin in known])
-        limited = np.isfinite(wall)
+
+        @cache
+        def place(key: tuple[Hashable, ...] | None) -> int:
+            return keys.setdefault(key, len(keys)) if key is not None and key in self._past else -1
+
+        @cache
+        def levels(one: Kin) -> tuple[int, ...]:
+            return *map(place, one.levels()), math.isfinite(one.wall_time)
+
+        alike: dict[tuple[int, ...], int] = {}
+        row = [alike.setdefault(levels(one), len(alike)) for one in kin]
+        *places, limited = np.array(list(alike), np.int64).reshape(-1, LEVELS + 1).T
         share = quantiles(
             self._samples(keys),
-            np.array(levels, np.int64).reshape(-1, LEVELS),
+            np.column_stack(places),
             OWN,
             HALF,
             np.where(limited[:, None], self._known(limited=True), self._known(limited=False)),
             len(keys) + np.where(limited, 0, 1),
             POINTS,
         )
-        share *= np.where(limited, wall, 1.0)[:, None]
-        return np.asarray(np.maximum(share, 1.0, out=share)[place])
+        wall = np.array([one.wall_time for one in kin])
+        found = share[row] * np.where(np.isfinite(wall), wall, 1.0)[:, None]
+        return np.asarray(np.maximum(found, 1.0, out=found))
 
     def _known(self, limited: bool) -> tuple[float, float]:
         """Return how many of the latest jobs are known, and of how many users; one more of each."""
@@ -186,10 +190,10 @@ def draw(
     latest: NDArray[np.float64],
     job: NDArray[np.int64],
     user: NDArray[np.int32],
-    count: int,
+    draws: Sequence[int],
     seed: int,
 ) -> NDArray[np.float64]:
-    """Return float64[count, n]: run times, seconds, of which every one is above `elapsed`.
+    """Return float64[draws, n]: run times, seconds, of which every one is above `elapsed`.
 
     The same job draws by the same chances at each refresh, so that estimates are steady.
 
@@ -205,15 +209,15 @@ def draw(
         Job ids.
     user : int32[n]
         Users' codes, from -1.
-    count : int
-        Simulations.
+    draws : sequence of int
+        The numbers of the simulations.
     seed : int
         Source of chance.
     """
     n = len(distribution)
-    own = chances(job, count, seed)
-    users = chances(-2 - user.astype(np.int64), count, seed)
-    together = chances(job, count, seed + 1) < TOGETHER
+    own = chances(job, draws, seed)
+    users = chances(-2 - user.astype(np.int64), draws, seed)
+    together = chances(job, draws, seed + 1) < TOGETHER
     chance = np.where(together, users, own)
     passed = (distribution <= elapsed[:, None]).sum(axis=1)
     # where few have run as long, it is longer than all of them as likely as any one of them is
@@ -243,18 +247,18 @@ def _kin(jobs: Jobs) -> Iterator[Kin]:
     return map(Kin, *columns, jobs.size.tolist(), wall.tolist())
 
 
-def chances(key: NDArray[np.int64], count: int, seed: int) -> NDArray[np.float64]:
-    """Return float64[count, n]: even chances in [0, 1), which depend on keys and seed alone.
+def chances(key: NDArray[np.int64], draws: Sequence[int], seed: int) -> NDArray[np.float64]:
+    """Return float64[draws, n]: even chances in [0, 1), by draw, key and seed alone.
 
     References
     ----------
     Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014
     (SplitMix64).
     """
-    draws = np.arange(count, dtype=np.uint64)[:, None]
+    number = np.array(draws, np.uint64)[:, None]
     with np.errstate(over="ignore"):
         state = key.astype(np.uint64)[None, :] * np.uint64(0x9E3779B97F4A7C15)
-        state = state + draws * np.uint64(0xD1B54A32D192ED03) + np.uint64(seed) * np.uint64(7919)
+        state = state + number * np.uint64(0xD1B54A32D192ED03) + np.uint64(seed) * np.uint64(7919)
         for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
             state = (state ^ (state >> np.uint64(shift))) * np.uint64(factor)
         state = state ^ (state >> np.uint64(31))

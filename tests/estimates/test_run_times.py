@@ -41,7 +41,7 @@ def drawn(
     """Return run times of jobs of one user."""
     user = np.zeros(len(elapsed), np.int32)
     job = np.arange(len(elapsed))
-    return draw(distribution, np.array(elapsed), np.array(latest), job, user, count, 1)
+    return draw(distribution, np.array(elapsed), np.array(latest), job, user, range(count), 1)
 
 
 def test_no_history() -> None:
