@@ -213,6 +213,18 @@ def test_a_job_that_is_not_planned_any_more_has_its_own_shape(shared: bool) -> N
     assert "asked for" not in str(after.reserve(nothing)), "its user has set it since"
 
 
+def test_a_job_that_was_held_is_to_run_in_the_partition_that_it_is_planned_in() -> None:
+    """The first of its list, if that is kept for later; once."""
+    kept = {"admin_comment": "rtsched:parked --partition=a,b", "partition": "b,a"}
+    for given, words in ((kept, ["Partition=b"]), (kept | {"partition": "b"}, [])):
+        view = view_of(given, {"partition": "a,b"})
+        steering = SlurmSteering(view, LastApplied(), SlurmSettings(share_nodes=True))
+        both = plan((1, 0.0, (0,)), (2, 0.0, (0,)))
+        changes = steering.reserve(Reserve(both.entries.job, both))
+        found = [each.command.words[3] for each in changes if "partition" in each.text]
+        assert found == words
+
+
 def test_what_a_user_changed_while_it_was_planned_stays() -> None:
     """A shorter limit is the job's own; a job that waits to be evaluated is as it is."""
     mark = "--nodes=1-3 --time=40"

@@ -103,6 +103,11 @@ def test_the_promise_is_for_one_of_them(shared: bool) -> None:
         assert live.cluster.job(busy)["Partition"] == "right"
         other = live.promise(*named, in_minutes(40), script="sleep 300")
         assert live.cluster.job(other)["Partition"] == "left"
+        held = live.submit(*named, in_minutes(40), "-dsingleton", script="true").job
+        assert live.cluster.job(held)["Partition"] == "right,left"
+        live.wait_state(held, "firm")
+        eventually(lambda: live.cluster.job(held)["Partition"] == "right", 30)
+        live.cluster.run(["scancel", str(held)])
         third = live.promise(*named, in_minutes(40), script="true")
         live.wait_state(third, "firm")
         live.cluster.run(["rtsched", "cancel", str(third)], user="alice")

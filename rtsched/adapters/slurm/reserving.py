@@ -425,6 +425,23 @@ def has_shape(mark: str) -> bool:
     return _SHAPE.search(mark) is not None
 
 
+def in_one_partition(rows: JobRows, at: int) -> Iterator[Change]:
+    """Yield what has a waiting job run in the partition that it is planned in, the first it names.
+
+    Where its admin comment keeps the list, so that it can have that again.
+    """
+    first, several, _ = rows.partition[at].partition(",")
+    if several and "partition" in _asked(rows.mark[at]):
+        job, words = int(rows.id[at]), (f"Partition={first}", only_waiting(rows, at))
+        text = f"have job {job} run in partition {first}"
+        yield job_update("reserve", job, text, Rank.SIZE, *words)
+
+
+def _asked(mark: str) -> dict[str, str]:
+    """Return what an admin comment keeps of what a job's user asked for, as `_SHAPE`."""
+    return {one[0] or one[2]: one[1] or one[3] for one in _SHAPE.findall(mark)}
+
+
 def own_shape(
     rows: JobRows, at: int, shapes: Mapping[int, tuple[int, float]], kind: str
 ) -> Iterator[Change]:
@@ -432,8 +449,7 @@ def own_shape(
 
     `shapes` as in `AppliedFile`: what somebody has changed since the job was planned stays.
     """
-    found = _SHAPE.findall(rows.mark[at])
-    job, asked = int(rows.id[at]), {one[0] or one[2]: one[1] or one[3] for one in found}
+    job, asked = int(rows.id[at]), _asked(rows.mark[at])
     present = int(rows.min_nodes[at]), float(rows.limit[at])
     unplanned = is_deferred(rows.mark[at]) or is_unpromised(rows.mark[at])
     planned = shapes.get(job, RETURNED if unplanned else present)

@@ -45,6 +45,7 @@ from rtsched.adapters.slurm.reserving import (
     RETURNED,
     comment_changes,
     has_shape,
+    in_one_partition,
     is_first,
     keeps_nodes,
     out_of_order,
@@ -115,6 +116,7 @@ class SlurmSteering(Steering):
             row = view.place[job]
             if applied.shapes.get(job, RETURNED) == RETURNED and has_shape(view.rows.mark[row]):
                 applied.shapes[job] = int(view.rows.min_nodes[row]), float(view.rows.limit[row])
+            changes += in_one_partition(view.rows, row)
         for job in view.queued.keys() - action.unplanned.union(planned):
             changes += own_shape(view.rows, view.place[job], applied.shapes, "reserve")
         return changes
