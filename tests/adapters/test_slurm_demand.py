@@ -275,10 +275,18 @@ def test_processors_for_memory(
 ) -> None:
     """Slurm gives each task, or node, as many as its memory needs, and refuses what no node has."""
     found = limited(settings, resources, **asked)
-    if "cpu_memory" not in asked or not resources:
-        assert says in found.problem
-        assert bool(says) == bool(found.problem)
-        assert not nodes or found.size == nodes
+    assert says in found.problem
+    assert bool(says) == bool(found.problem)
+    assert not nodes or found.size == nodes
+
+
+@pytest.mark.parametrize(("tasks", "more", "each"), [(8, True, 4), (7, True, 0), (7, False, 4)])
+def test_uneven_tasks_with_more_processors(tasks: int, more: bool, each: int) -> None:
+    """Slurm would never start so many on each of several nodes, if it gave them processors."""
+    memory = 1500 if more else 1000
+    asked = {"tasks": tasks, "cpus": tasks, "cpu_memory": memory << 20, "min_nodes": 2}
+    found = limited("MaxMemPerCPU=1000", RESOURCES, max_nodes=2, **asked)
+    assert (found.size, found.tasks_per_node) == (2, each)
 
 
 def test_what_a_partition_gives_for_memory_and_gpus() -> None:

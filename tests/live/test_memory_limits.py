@@ -32,7 +32,7 @@ def test_more_memory_than_processors_have(shared: str) -> None:
     with live_cluster(SITE + shared, **options) as live:
         live.wait_usable(4)
         wrong = []
-        for form in PER_NODE if shared else PER_PROCESSOR + PER_NODE:
+        for form in PER_PROCESSOR + PER_NODE:
             plain = live.submit(*form, "--time=1", script="true")
             reply = live.submit(*form, "--time=1", "--deadline=now+1hour", script="true")
             if bool(plain.job) != bool(reply.job) or (PROMISED in reply.text) > bool(reply.job):

@@ -451,8 +451,9 @@ def requirements_of(
     shared = bool(facts.sharing.resources)
     request = _of_this_cluster(request, facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
+    per_task = request.per_task
     if fresh and part is not None:
-        request = _with_processors_for_memory(request, part, shared=shared)
+        request = _with_processors_for_memory(request, part)
     limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
@@ -490,12 +491,13 @@ def requirements_of(
                 f"no promise can be given in partition {part.name}: jobs of {part.above}, which "
                 "has a higher PriorityTier, start before on the same nodes"
             )
+    uneven = request.per_task != per_task and request.tasks % least != 0
     needs = Requirements(
         partition=name,
         problem=problem,
         demand=demand.amounts,
         exclusive=demand.exclusive,
-        tasks_per_node=demand.tasks,
+        tasks_per_node=0 if uneven else demand.tasks,  # Slurm would never start it
         node_request=node_request,
     )
     if request.array and request.needs_rtsched and part is not None:
@@ -522,19 +524,14 @@ def requirements_of(
     return needs
 
 
-def _with_processors_for_memory(
-    request: JobRequest, part: Partition, *, shared: bool
-) -> JobRequest:
+def _with_processors_for_memory(request: JobRequest, part: Partition) -> JobRequest:
     """Return a request with the processors that Slurm adds for more memory than MaxMemPerCPU.
 
     For memory per processor to each task, which then has less per processor; for memory per node to
-    each node (`_valid_pn_min_mem` in src/slurmctld/job_mgr.c). Not to each task where jobs share
-    nodes: Slurm did not start one there that was planned so on several nodes.
+    each node (`_valid_pn_min_mem` in src/slurmctld/job_mgr.c).
     """
     most, each = part.most_core_memory, request.cpu_memory
     if not most or request.shown is not None:
-        return request
-    if each > most and shared:
         return request
     if each > most:
         times = -(-each // most)
