@@ -25,7 +25,7 @@ from rtsched.logs.gather import (
 from rtsched.logs.source import is_json
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes, Skipped
-from rtsched.model.resources import CPU, DISK, GPU, MEMORY
+from rtsched.model.resources import CPU, DISK, GPU, MEMORY, whole_kib
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -398,9 +398,9 @@ class CondorHistoryReader:
         demand = resources = None
         if self._resources:
             resources = (CPU, MEMORY, GPU, DISK)
-            each = size // hosts
+            each = (size // hosts).astype(np.int64)
             gpus, disk = np.nan_to_num(take("gpus")), take("disk")
-            asked = [each, np.maximum(memory, 0.0) * each, gpus, disk]
+            asked = [each, whole_kib(np.maximum(memory, 0).astype(np.int64) * each), gpus, disk]
             demand = np.column_stack(asked).astype(np.int64)
         nice = np.nan_to_num(take("nice"), nan=0.0)
         codes = {name: take(name).astype(np.int32) for name in ("user", "account", "nodes", "name")}

@@ -56,6 +56,22 @@ def allowed_nodes(
     return code, masks
 
 
+def whole_kib(memory: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the memory of some processors, where that of each had to be rounded up.
+
+    Parameters
+    ----------
+    memory : int64[n]
+        Bytes per processor, times processors.
+
+    Returns
+    -------
+    int64[n]
+        Bytes, whole KiB, as batch systems count it: no more than was asked for.
+    """
+    return memory // 1024 * 1024
+
+
 CPU, MEMORY, GPU, DISK = "cpu", "mem", "gres/gpu", "fs/disk"
 """Names of the resources that every batch system knows; memory and local disk are in bytes."""
 GRES = "gres/"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from rtsched.model.jobs import Kind, array_width, most_together
-from rtsched.model.resources import allowed_nodes, asking_for
+from rtsched.model.resources import allowed_nodes, asking_for, whole_kib
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.text import counted
@@ -252,7 +252,8 @@ def _fitting(
         if cores > 0:
             most = np.maximum(nodes.cores // cores, 1)
             if memory > 0 and (nodes.memory > 0).all():  # `memory` is that of a whole node
-                own = np.maximum(memory * cores // np.maximum(nodes.cores, 1), 1)
+                share = np.int64(memory * cores) // np.maximum(nodes.cores, 1)
+                own = np.maximum(whole_kib(share), 1)
                 most = np.minimum(most, np.maximum(nodes.memory // own, 1))
         if alone or unit == "core":
             most = np.minimum(most, 1)

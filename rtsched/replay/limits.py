@@ -32,7 +32,7 @@ from rtsched.model.limits import (
     Limits,
     kinds_of,
 )
-from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY
+from rtsched.model.resources import CPU, GRES, LICENSE, MEMORY, whole_kib
 from rtsched.model.table import Ragged, amounts_of, offsets_of
 from rtsched.model.units import slurm_time
 from rtsched.text import counted
@@ -313,7 +313,7 @@ class JobAmounts:
             return amount
         amount *= np.maximum(self.jobs.node_count, 1)
         if thing == MEMORY:
-            memory = np.maximum(self.jobs.memory, 0) * size
+            memory = whole_kib(np.maximum(self.jobs.memory, 0) * np.maximum(self.jobs.size, 0))
             return np.where(amount > 0, amount, memory)
         return amount
 

@@ -28,7 +28,16 @@ from rtsched.errors import ConfigError
 from rtsched.logs.node_requests import LeftOut, RequestedNodes
 from rtsched.model.jobs import Edges, Kind
 from rtsched.model.log import Ending
-from rtsched.model.resources import CPU, DISK, GRES, LICENSE, MEMORY, allowed_nodes, fitting_nodes
+from rtsched.model.resources import (
+    CPU,
+    DISK,
+    GRES,
+    LICENSE,
+    MEMORY,
+    allowed_nodes,
+    fitting_nodes,
+    whole_kib,
+)
 from rtsched.model.snapshot import places
 from rtsched.model.table import Ragged, amounts_of, encode, offsets_of
 from rtsched.replay.machine import by_core, by_node, by_resources, cores_per_node
@@ -353,7 +362,7 @@ def _demand(
     demand[:, cores] = np.where(unknown, -(-np.maximum(jobs.size, 0) // width), demand[:, cores])
     if MEMORY in resources:
         at = resources.index(MEMORY)
-        each = np.maximum(jobs.memory, 0) * demand[:, cores]
+        each = whole_kib(np.maximum(jobs.memory, 0) * demand[:, cores])
         demand[:, at] = np.where(unknown & (demand[:, at] <= 0), each, demand[:, at])
     notes.append(
         f"{counted(int(unknown.sum()), 'job')} of which the log has no ReqTRES: processors and "

@@ -14,6 +14,7 @@ from rtsched.logs import read_logs
 from rtsched.logs.classads import Expression, number, parse_value
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Log
+from rtsched.model.resources import MEMORY
 
 Read = Callable[..., Log]
 
@@ -153,6 +154,12 @@ def test_expressions_as_memory_disk_and_gpus(read: Read) -> None:
         f"RequestDisk is an expression: DiskUsage is taken{used} (2 jobs)",
         "RequestGPUs is an expression that does not tell how much: none is assumed (3 jobs)",
     }
+
+
+def test_memory_that_processors_do_not_divide(read: Read) -> None:
+    """A job that asks for 512 MiB and 3 processors takes 512 MiB."""
+    log = read(ad(RequestCpus="3"), resources=True)
+    assert log.jobs.demand[0, log.jobs.names("demand").index(MEMORY)] == 512 << 20
 
 
 def test_parallel_jobs(read: Read) -> None:

@@ -252,6 +252,16 @@ def test_where_jobs_have_whole_nodes(unit: str, cores: int, starts: list[float])
     assert run.results.served().tolist() == [600.0 / together] * 6
 
 
+def test_tasks_that_fill_the_memory_of_a_node() -> None:
+    """Two tasks of 3 cores with half the memory each share a node, though 3 divides no MiB."""
+    made = log(*array(4, cores=3, deadline=T0 + 1200))
+    made = replace(made, jobs=made.jobs.replace(memory=np.full(4, -(-(4000 << 20) // 3))))
+    machine = cluster((8, 0))
+    machine = replace(machine, nodes=machine.nodes.replace(memory=[8000 << 20]))
+    run = planned(work(made, machine, unit="node"))
+    assert [start for start, _ in times(run)] == [0.0, 0.0, 600.0, 600.0]
+
+
 def test_dependencies_of_an_array() -> None:
     """It waits as a whole for others, and others for it; where tasks do so, they stay jobs."""
     machine = cluster((2, 0), (2, 0))

@@ -336,6 +336,22 @@ def test_a_log_of_shared_nodes(workload: Workload) -> None:
     ]
 
 
+def test_memory_that_processors_do_not_divide(tmp_path: Path) -> None:
+    """Two jobs of 3 processors and half the memory run side by side; one of all of it is kept."""
+    (tmp_path / "log").write_text(
+        "JobID|Submit|Start|End|ElapsedRaw|ReqCPUS|NNodes|State|ReqMem\n"
+        + "".join(
+            f"{job}|1700000000|1700000000|1700000100|100|3|1|COMPLETED|{memory}\n"
+            for job, memory in ((1, "4096M"), (2, "4096M"), (3, "8G"))
+        )
+    )
+    (tmp_path / "nodes").write_text(NODES.partition("\n\n")[2])
+    workload = prepared(tmp_path)
+    assert not workload.skipped.count
+    results = replay(workload, "easy", presets()["easy"]).results
+    assert (results.start - 1.7e9).tolist() == [0.0, 0.0, 100.0]
+
+
 def test_licenses_of_a_log(tmp_path: Path) -> None:
     """Of three, two jobs want two each: the second waits for the first, on idle nodes."""
     # The third wants four and is omitted.

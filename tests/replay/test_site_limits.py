@@ -55,6 +55,14 @@ def of_qos(**sets: LimitSet) -> SiteLimits:
     return SiteLimits(qos={name: Qos(some) for name, some in sets.items()})
 
 
+def test_memory_of_jobs_at_a_limit() -> None:
+    """A job of 3 processors may have all the memory that a limit allows, to the byte."""
+    table = jobs(1, size=np.array([3], np.int32), memory=[-(-(8000 << 20) // 3)])
+    _, _, made = limits(table, of_qos(normal=LimitSet(user={"mem": 8000 << 20})))
+    assert made is not None
+    assert made.asked.tolist() == [[8000 << 20]]
+
+
 def test_groups_of_a_qos() -> None:
     """All its jobs, those of each user in it, and of each account."""
     normal = LimitSet(group={"cpu": 100}, user={"jobs": 3, "cpu": 8}, account={"cpu": 20})
