@@ -136,7 +136,7 @@ def _described(source: Source, notes: list[str]) -> Described:
     nodes = text if whole else nodes_json(source.path, text)
     if nodes:
         found = from_json(source.path, nodes)
-    elif re.search(r"^NodeName=\S+ .*\n?.*\bCPUAlloc=", text, re.M):
+    elif re.search(r"^NodeName=\S+ .*\n?.*\bCPU(?:Alloc|Tot)=", text, re.M):
         found = as_shown(text)
     else:
         found = from_conf(source.path, text, notes)

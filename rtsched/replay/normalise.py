@@ -139,8 +139,9 @@ def _flaws(
     yield "it starts before it is submitted", start < jobs.submit
     yield "it ends before it starts", (outcomes.end < start) | (run < 0)
     unknown = np.isnan(run)
+    gone = (run == 0) & np.isfinite(outcomes.end)  # cancelled while it waited
+    yield "it never started", np.isnan(start) & (unknown | gone)
     if unknown.any():
-        yield "it never started", unknown & np.isnan(start)
         yield "how long it ran is not known", unknown
     yield "it ran for no time", run == 0
     yield "its run time is infinite", np.isinf(run)

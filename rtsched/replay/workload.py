@@ -193,7 +193,7 @@ def prepare(
         cluster=machine,
         accounts=accounts,
         preemption=preemption_of_jobs(jobs, outcomes, preemption, qos, notes),
-        edges=_edges(log.edges, jobs, skipped, notes),
+        edges=_edges(log.edges, jobs, notes),
         assumptions=tuple(notes),
         skipped=skipped,
         sources=log.sources,
@@ -355,7 +355,7 @@ def _deadline_sentence(count: int, n: int, rule: DeadlineRule, seed: int, any_ri
     return f"{start}drawn (seed {seed}) between the least and the greatest execution time{rigid}."
 
 
-def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, notes: list[str]) -> Edges:
+def _edges(edges: Edges, jobs: Jobs, notes: list[str]) -> Edges:
     """Return the dependencies between jobs that are left, and say who keeps them."""
     limited = int(np.count_nonzero(jobs.array_limit))
     if limited:
@@ -370,8 +370,10 @@ def _edges(edges: Edges, jobs: Jobs, skipped: Skipped, notes: list[str]) -> Edge
     both &= np.isin(edges.after, jobs.id)
     lost = np.flatnonzero(~both)
     if len(lost):
-        first = f"job {int(edges.after[lost[0]])}"
-        skipped.add("a dependency on or of a job that is left out", first, len(lost))
+        notes.append(
+            f"{counted(len(lost), 'dependency', 'dependencies')} on or of jobs that are left out: "
+            "nobody waits for them."
+        )
         edges = edges.take(both)
     if len(edges):
         notes.append(

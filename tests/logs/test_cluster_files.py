@@ -129,6 +129,14 @@ NodeName=slow1 Arch=x86_64 CoresPerSocket=1
 """
 
 
+def test_scontrol_text_of_which_some_fields_are_left(tmp_path: Path) -> None:
+    """Processors are CPUTot, not those of a slurm.conf, where nothing else would be known."""
+    text = "NodeName=a CPUTot=4 RealMemory=1000 State=IDLE Partitions=all\n"
+    cluster, _ = read_cluster(write(tmp_path / "nodes", text))
+    assert len(cluster) == 4
+    assert list(cluster.partitions) == ["all"]
+
+
 @pytest.mark.parametrize("oneline", [False, True])
 def test_scontrol_text(tmp_path: Path, oneline: bool) -> None:
     """`scontrol show nodes`, with and without `-o`."""

@@ -46,6 +46,7 @@ def log(n=3, outcomes=None, cluster=4, edges=None, **columns):
         ("it ends before it starts", {}, {"start": [4.0, 30, 30], "end": [3.0, 40, 40]}),
         ("it ends before it starts", {}, {"run_time": [-5.0, 1, 1]}),
         ("it never started", {}, {"run_time": [np.nan, 1, 1]}),
+        ("it never started", {}, {"run_time": [0.0, 1, 1], "end": [9.0, 40, 40]}),
         ("how long it ran is not known", {}, {"run_time": [np.nan, 1, 1], "start": [3.0, 30, 30]}),
         ("it ran for no time", {}, {"run_time": [0.0, 1, 1]}),
         ("its run time is infinite", {}, {"run_time": [np.inf, 1, 1]}),
@@ -129,8 +130,9 @@ def test_dependencies_on_dropped_jobs_are_dropped_and_counted():
     edges = Edges.build(2, before=[1, 2], after=[2, 3])
     work = prepare(log(outcomes={"run_time": [0.0, 1, 1]}, edges=edges), RIGID)
     assert work.edges.before.tolist() == [2]
-    assert work.skipped.count["a dependency on or of a job that is left out"] == 1
-    (notes,) = [line for line in work.assumptions if "depend" in line]
+    assert dict(work.skipped.count) == {"it ran for no time": 1}
+    lost, notes = [line for line in work.assumptions if "depend" in line]
+    assert lost == "1 dependency on or of jobs that are left out: nobody waits for them."
     assert notes.startswith("1 job waiting for others that they depend on")
     assert "Only machine 'exclusive' holds jobs back" in notes
 
@@ -141,7 +143,9 @@ def test_a_dependency_on_an_array_needs_one_of_its_tasks():
     some = log(outcomes={"run_time": [0.0, 1, 1]}, edges=edges, array=[1, 1, -1])
     work = prepare(some, RIGID)
     assert work.edges.before.tolist() == [1]
-    assert work.skipped.count["a dependency on or of a job that is left out"] == 1
+    assert dict(work.skipped.count) == {"it ran for no time": 1}
+    lost = "1 dependency on or of jobs that are left out: nobody waits for them."
+    assert lost in work.assumptions
     work = prepare(log(array=[1, 1, -1], array_limit=[1, 1, 0]), RIGID)
     assert any(line.startswith("2 tasks of arrays with a limit") for line in work.assumptions)
 
