@@ -15,6 +15,7 @@ from rtsched.logs.ad_files import is_table, is_xml, read_ads
 from rtsched.logs.classads import Expression, Record, number, text
 from rtsched.logs.gather import (
     MOST,
+    SUSPENDED,
     Coder,
     Columns,
     of_jobs,
@@ -90,10 +91,11 @@ def dag_edges(
 _WANTED = (
     "accountinggroup acctgroup allowedexecuteduration allowedjobduration clusterid cmd "
     "committedtime "
-    "committedsuspensiontime completiondate cpusprovisioned cumulativesuspensiontime "
-    "dagmanjobid dagnodename dagparentnodenames diskprovisioned diskusage "
+    "committedsuspensiontime completiondate concurrencylimits cpusprovisioned "
+    "cumulativesuspensiontime dagmanjobid dagnodename dagparentnodenames deferralpreptime "
+    "deferraltime diskprovisioned diskusage "
     "enteredcurrentstatus exitbysignal exitcode globaljobid gpusprovisioned jobcurrentstartdate "
-    "jobprio "
+    "jobmaterializelimit jobprio "
     "jobstartdate jobstatus jobuniverse lastremotehost lastvacatetime maxhosts maxruntime "
     "memoryprovisioned memoryusage minhosts numjobstarts owner procid qdate remotewallclocktime "
     "requestcpus requestdisk requestgpus requestmemory requestruntime residentsetsize rtdeadline "
@@ -111,6 +113,8 @@ _INSTEAD = {
 }
 """What a slot had for a job, and what the job used."""
 
+_PREPARING = 300.0
+"""Seconds of DeferralPrepTime where an ad has none (manual page condor_submit)."""
 _PARALLEL = 11
 _IDLE, _HELD = 1.0, 5.0
 _WAITS = {_IDLE, _HELD}
@@ -132,8 +136,8 @@ _STATUS: dict[float, Ending] = {
 }
 _TEXTS = ("user", "account", "schedd", "nodes", "name", "dag_node", "parents")
 _COLUMNS = (
-    "cluster proc submit start end run wall_time deadline size size_min size_max given memory "
-    "hosts gpus disk restarts nice ending input dag"
+    "cluster proc submit begin start end run wall_time deadline size size_min size_max given "
+    "memory hosts gpus disk restarts nice ending input dag limit"
 )
 _NUMBERS = tuple(_COLUMNS.split())
 _MEGABYTE = 2.0**20
@@ -245,6 +249,7 @@ class CondorHistoryReader:
             self._assume("of a job that ran and is held, or waits again, the last run counts")
         if end < start or run < 0 or start < 0:
             return "it ends before it starts", []
+        self._note_what_is_lost(ad, run)
         self._replace(job, start, line, ended=ended)
         schedd = name.partition("#")[0] if name else None
         called = text(ad, "cmd") if self._details else None
@@ -262,6 +267,7 @@ class CondorHistoryReader:
             "cluster": cluster,
             "proc": proc,
             "submit": submit,
+            "begin": self._begin(ad, submit, start),
             "start": start,
             "end": end,
             "run": run,
@@ -273,10 +279,32 @@ class CondorHistoryReader:
             "ending": ending,
             "input": number(ad, "transferinputsizemb") * _MEGABYTE if self._details else math.nan,
             "dag": dag,
+            "limit": max(0.0, min(number(ad, "jobmaterializelimit"), float(MOST))),
             **self._sizes(ad, size),
         }
         codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
         return "", [*(row[key] for key in _NUMBERS), *codes]
+
+    def _note_what_is_lost(self, ad: Record, run: float) -> None:
+        """Count what is told of a job that ran and has no place in a replay."""
+        if run > 0 and number(ad, "numjobstarts") > 1:
+            self._assume("of a job that started more than once what it lost is not replayed")
+        if run > 0 and number(ad, "cumulativesuspensiontime") > 0:
+            self._assume(SUSPENDED)
+        if text(ad, "concurrencylimits"):
+            self._assume(
+                "ConcurrencyLimits are not replayed, as no log tells how many the pool has"
+            )
+
+    def _begin(self, ad: Record, submit: float, start: float) -> float:
+        """Return when a job that waits for its DeferralTime may take its slot, else -inf."""
+        least = number(ad, "deferralpreptime")
+        begin = number(ad, "deferraltime") - (least if least >= 0 else _PREPARING)
+        begin = min(begin, start) if math.isfinite(start) else begin
+        if not begin > submit:
+            return -math.inf
+        self._assume("a job with a DeferralTime takes its slot DeferralPrepTime before it")
+        return begin
 
     def _cpus(self, ad: Record) -> float:
         """Return the processors of one host that a job asks for."""
@@ -416,6 +444,7 @@ class CondorHistoryReader:
             id=ids,
             label=labels,
             submit=take("submit"),
+            begin=unless_constant(take("begin"), -np.inf),
             wall_time=unless_constant(take("wall_time"), np.inf),
             deadline=unless_constant(take("deadline"), np.inf),
             kind=unless_constant(np.where(moldable, Kind.MOLDABLE, Kind.RIGID), Kind.RIGID),
@@ -428,6 +457,7 @@ class CondorHistoryReader:
             node_count=whole(hosts),
             demand=demand,
             array=unless_constant(array, -1),
+            array_limit=unless_constant(np.where(array >= 0, whole(take("limit")), 0), 0),
             names={
                 "demand": resources or (),
                 **{name: self._coders[name].names() for name in ("user", "account", "name")},

@@ -22,6 +22,8 @@ def of_jobs(sentence: str, n: int) -> str:
 MOST = 2**31 - 1
 """Largest number of processors (int32)."""
 
+SUSPENDED = "the time for which a job was suspended is not replayed"
+
 _SMALL_TABLE = 1 << 22
 
 _WHOLE: tuple[type[np.signedinteger[Any]], ...] = (np.int8, np.int16, np.int32, np.int64)

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.kernels.text import ARRAY, HET, PENDING_ARRAY, SINGLE
-from rtsched.logs.gather import MOST, Columns, of_jobs, unique_ids, unless_constant, whole
+from rtsched.logs.gather import (
+    MOST,
+    SUSPENDED,
+    Columns,
+    of_jobs,
+    unique_ids,
+    unless_constant,
+    whole,
+)
 from rtsched.logs.slurm_dependencies import grouped, waiting
 from rtsched.logs.slurm_text import generic_amounts, licenses_in, trackable
 from rtsched.model.jobs import Edges, Jobs, Kind
@@ -264,12 +272,13 @@ class SlurmRows:
             name=unless_constant(texts["name"], -1),
             **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
         )
-        ending = take("ending")
+        ending, end, elapsed = take("ending"), take("end"), take("elapsed")
+        self.assume(SUSPENDED, int(((elapsed > 0) & (end - start > elapsed + 1)).sum()))
         outcomes = Outcomes.build(
             n,
             start=start,
-            end=take("end"),
-            run_time=take("elapsed"),
+            end=end,
+            run_time=elapsed,
             size=whole(take("given")),
             ending=np.where(ending == Ending.RESIZED, Ending.RUNNING, ending),
             restarts=unless_constant(take("restarts"), 0),

@@ -257,6 +257,46 @@ def test_what_takes_no_slot_is_left_out(read: Read, universe: str) -> None:
     assert "takes no slot of the pool" in reason
 
 
+@pytest.mark.parametrize(
+    ("changed", "begin"),
+    [
+        ({"DeferralTime": "2000"}, 1700.0),  # HTCondor prepares it 300 s before
+        ({"DeferralTime": "QDate + 500", "DeferralPrepTime": "60"}, 1440.0),
+        ({"DeferralTime": "2000", "JobCurrentStartDate": "1650"}, 1650.0),  # it was matched earlier
+        ({"DeferralTime": "1200"}, -math.inf),
+    ],
+)
+def test_a_deferred_job_starts_no_earlier(
+    read: Read, changed: dict[str, str], begin: float
+) -> None:
+    """It takes its slot a while before its DeferralTime, however many slots are free before."""
+    later = {"JobCurrentStartDate": "1700", "CompletionDate": "2050", **changed}
+    log = read(ad(**later))
+    assert log.jobs.begin.tolist() == [begin]
+    told = "a job with a DeferralTime takes its slot DeferralPrepTime before it (1 job)"
+    assert (told in log.assumptions) is (begin > 0)
+
+
+def test_no_more_procs_than_are_made_at_a_time(read: Read) -> None:
+    """`max_materialize = 2` limits a cluster as `%2` does an array of Slurm."""
+    procs = [ad(ProcId=str(proc), JobMaterializeLimit="2") for proc in range(3)]
+    jobs = read("\n".join([*procs, ad(ClusterId="8", JobMaterializeLimit="2")])).jobs
+    assert jobs.array_limit.tolist() == [2, 2, 2, 0]
+
+
+def test_what_is_not_replayed_is_told(read: Read) -> None:
+    """Lost runs, suspensions and limits that the pool sets; of a job that waits, limits only."""
+    again = {"NumJobStarts": "2", "CumulativeSuspensionTime": "5", "ConcurrencyLimits": '"sw:2"'}
+    waits = {**again, "JobStatus": "1", "JobStartDate": "0", "JobCurrentStartDate": "0"}
+    log = read("\n".join([ad(**again), ad(ProcId="1", CompletionDate="0", **waits)]))
+    assert set(log.assumptions) == {
+        "of a job that started more than once what it lost is not replayed (1 job)",
+        "the time for which a job was suspended is not replayed (1 job)",
+        "ConcurrencyLimits are not replayed, as no log tells how many the pool has (2 jobs)",
+        "the log has no requested times",
+    }
+
+
 def test_a_held_job_counts_with_the_run_it_had(read: Read) -> None:
     """It held a slot for 40 s, and its hold came later than its first start."""
     held = {"JobStatus": "5", "CompletionDate": "0", "CommittedTime": "0"}

@@ -40,6 +40,18 @@ def table(*rows: dict[str, str], delimiter: str = "|", **usual: str) -> str:
     return "\n".join(delimiter.join(line) for line in [names, *lines]) + "\n"
 
 
+def test_suspended_jobs_are_told(read: Read) -> None:
+    """A job of 100 s that ended 120 s after its start was; a resized one was not."""
+    log = read(table({"ElapsedRaw": "100"}, {"JobID": "8", "ElapsedRaw": "120"}))
+    assert log.outcomes.run_time.tolist() == [100, 120]
+    assert "the time for which a job was suspended is not replayed (1 job)" in log.assumptions
+    parts = (
+        {"End": "2026-11-21T12:02:00", "ElapsedRaw": "60", "State": "RESIZING"},
+        {"Start": "2026-11-21T12:02:00", "ElapsedRaw": "60"},
+    )
+    assert not any("suspended" in told for told in read(table(*parts)).assumptions)
+
+
 def test_the_sample_of_26_05() -> None:
     """Our own run of Slurm 26.05: arrays, a het job, steps, deadlines."""
     log = read_logs([LOGS / "sacct_26.05.txt"], ReadOptions(timezone="UTC"))

@@ -421,7 +421,8 @@ _WRITTEN = (
     "RtRunTime RtDeadline RequestCpus CpusProvisioned MinHosts MaxHosts RequestMemory "
     "MemoryProvisioned MemoryUsage ResidentSetSize RequestDisk DiskProvisioned DiskUsage "
     "RequestGPUs GPUsProvisioned TransferInputSizeMB LastRemoteHost LastVacateTime Cmd DAGManJobId "
-    "DAGNodeName DAGParentNodeNames"
+    "DAGNodeName DAGParentNodeNames DeferralTime DeferralPrepTime JobMaterializeLimit "
+    "ConcurrencyLimits"
 )
 ATTRIBUTE_NAMES = tuple(_WRITTEN.split())
 """What is written of an ad, in this order. Owner has User in it, AcctGroup AccountingGroup."""
@@ -461,6 +462,7 @@ class _HistoryWriter(_Writer):
             "globaljobid": self._global_id(text(ad, "globaljobid") or ""),
             "lastremotehost": self._host(text(ad, "lastremotehost") or ""),
             "cmd": name("program", text(ad, "cmd") or ""),
+            "concurrencylimits": name("license", text(ad, "concurrencylimits") or ""),
             "dagnodename": name("dag-node", text(ad, "dagnodename") or ""),
             "dagparentnodenames": ",".join(name("dag-node", part) for part in parents),
         }
