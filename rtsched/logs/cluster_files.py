@@ -19,6 +19,7 @@ from rtsched.logs.slurm_cluster import (
     from_json,
     gives_whole_nodes,
     nodes_json,
+    shares_cores,
     topology_of,
     topology_places,
     with_partitions_as_text,
@@ -140,6 +141,10 @@ def _described(source: Source, notes: list[str]) -> Described:
         found = as_shown(text)
     else:
         found = from_conf(source.path, text, notes)
+    if several := shares_cores(source.path, text):
+        notes.append(
+            f"jobs of {', '.join(several)} may share cores (OverSubscribe=FORCE): not replayed"
+        )
     return found._replace(
         billing=billing_of(source.path, text), whole_nodes=gives_whole_nodes(source.path, text)
     )

@@ -305,6 +305,7 @@ class SacctReader:
             asked = submit_line(readable(lines[i]))
             due = asked.deadline or deadline_in(*(readable(other[i]) for other in others))
             row["exclusive"][at] = asked.exclusive
+            self._rows.assume_of(asked)
             row["array_limit"][at] = asked.array_limit
             row["dependency"][at] = self._dependencies.code(asked.dependency)
             features = "" if "constraint" in cells else asked.constraint

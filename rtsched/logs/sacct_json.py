@@ -279,6 +279,7 @@ class SacctJsonReader:
         """Return the deadline, and fill in the range of sizes."""
         asked = submit_line(record.submit_line or "")
         row["exclusive"] = asked.exclusive
+        self._rows.assume_of(asked)
         row["array_limit"] = max(row["array_limit"], asked.array_limit)
         row["dependency"] = self._dependencies.code(asked.dependency)
         features = asked.constraint if record.constraints is None else record.constraints

@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.logs.slurm_text import SubmitLine
+
     Row = Mapping[str, NDArray[Any]]
 
 TEXTS = ("user", "account", "partition", "qos", "nodes", "cluster", "name", "reservation")
@@ -121,6 +123,11 @@ class SlurmRows:
         """Count an assumption that was made for some jobs."""
         if times > 0:
             self._assumed[sentence] = self._assumed.get(sentence, 0) + times
+
+    def assume_of(self, asked: SubmitLine) -> None:
+        """Count what is not replayed of a submit line."""
+        if asked.owner_only:
+            self.assume("--exclusive=user and mcs are not replayed: others may share the nodes")
 
     def append(self, n: int, given: Row, clusters: Sequence[str] = ()) -> None:
         """Append `n` records; columns that are not given say nothing.

@@ -267,6 +267,17 @@ def gives_whole_nodes(path: str, text: str) -> bool:
     return bool(whole) and all(whole.values())
 
 
+def shares_cores(path: str, text: str) -> list[str]:
+    """Return the partitions in which several jobs have the same cores (OverSubscribe=FORCE)."""
+    lines = conf_lines(Path(path), text, [])
+    return sorted(
+        name
+        for setting in ("shared", "oversubscribe")
+        for name, (_, value) in partition_settings(lines, setting).items()
+        if value.upper().startswith("FORCE") and not value.endswith(":1")
+    )
+
+
 def has_whole_nodes(partition: Mapping[str, str]) -> bool:
     """Return whether jobs have whole nodes by the settings of their partition, in lower case.
 

@@ -141,6 +141,8 @@ class SubmitLine:
         What `--licenses` says.
     gres, gpus : str
         Generic resources of each node, and GPUs of all nodes together, as `--gres` writes them.
+    owner_only : bool
+        Whether only jobs of the same user or MCS label may share its nodes (`--exclusive=user`).
     """
 
     deadline: str = ""
@@ -156,6 +158,7 @@ class SubmitLine:
     licenses: str = ""
     gres: str = ""
     gpus: str = ""
+    owner_only: bool = False
 
     def nodes_asked(self, constraint: str) -> str:
         """Return which nodes are asked for, with features that may stand elsewhere in the log."""
@@ -188,6 +191,7 @@ def submit_line(text: str) -> SubmitLine:
         _node_options(options),
         options.get("licenses", ""),
         *_generic(options),
+        options.get("exclusive") in {"user", "mcs"},
     )
 
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from rtsched.model.cluster import Cluster
     from rtsched.model.jobs import Jobs
     from rtsched.model.log import Outcomes
     from rtsched.model.preemption import SitePreemption
@@ -115,6 +116,40 @@ def preemption_of_jobs(
         np.array([one.rank for one in kinds]),
         np.array([one.exempt for one in kinds]),
     )
+
+
+def higher_tiers(jobs: Jobs, machine: Cluster, site: SitePreemption) -> list[str]:
+    """Return what to say of jobs that Slurm would start before others, by PriorityTier.
+
+    Parameters
+    ----------
+    jobs : Jobs
+        With their partitions.
+    machine : Cluster
+        With the nodes of the partitions; those of unknown ones are all.
+    site : SitePreemption
+        With the tiers.
+    """
+    names = jobs.names("partition")
+    codes = jobs.partition[jobs.partition >= 0]
+    count = np.bincount(codes, minlength=len(names)).tolist()
+    every = np.ones(len(machine), np.bool_)
+    there = [
+        (_tier(name, site), machine.partitions.get(name, every), n)
+        for name, n in zip(names, count, strict=True)
+        if n
+    ]
+    higher = sum(
+        n
+        for tier, nodes, n in there
+        if any(tier > other and (nodes & shared).any() for other, shared, _ in there)
+    )
+    if not higher:
+        return []
+    return [
+        f"{counted(higher, 'job')} of a partition with a higher PriorityTier than another one on "
+        "the same nodes: Slurm starts them first, no policy here does."
+    ]
 
 
 def _kinds(

@@ -41,7 +41,7 @@ from rtsched.replay.normalise import (
     sizes,
     with_node_requests,
 )
-from rtsched.replay.preemption import as_set, preemption_of_jobs
+from rtsched.replay.preemption import as_set, higher_tiers, preemption_of_jobs
 from rtsched.replay.reservations import blocked_spans, periodic_work, ran_inside
 from rtsched.replay.results import Workload, obstacles, promisable_jobs
 from rtsched.replay.rules import (
@@ -185,6 +185,7 @@ def prepare(
     misfits = (strange_nodes(outcomes, machine), overfull(jobs, outcomes, machine))
     notes += filter(None, misfits)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
+    notes += higher_tiers(jobs, machine, preemption)
     qos = None if site is None else site.qos
     return Workload(
         jobs=jobs,

@@ -40,6 +40,19 @@ def table(*rows: dict[str, str], delimiter: str = "|", **usual: str) -> str:
     return "\n".join(delimiter.join(line) for line in [names, *lines]) + "\n"
 
 
+def test_nodes_for_one_user_are_told(read: Read) -> None:
+    """No job has such nodes to itself."""
+    lines = ("--exclusive=user", "--exclusive=mcs", "--exclusive", "-n1")
+    log = read(
+        table(
+            *({"JobID": str(i), "SubmitLine": f"sbatch {x} j.sh"} for i, x in enumerate(lines, 1))
+        )
+    )
+    assert log.jobs.exclusive.tolist() == [False, False, True, False]
+    told = "--exclusive=user and mcs are not replayed: others may share the nodes (2 jobs)"
+    assert told in log.assumptions
+
+
 def test_suspended_jobs_are_told(read: Read) -> None:
     """A job of 100 s that ended 120 s after its start was; a resized one was not."""
     log = read(table({"ElapsedRaw": "100"}, {"JobID": "8", "ElapsedRaw": "120"}))

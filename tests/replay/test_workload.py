@@ -12,6 +12,7 @@ from rtsched.kernels.loads import Load
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Edges, Jobs, Kind
 from rtsched.model.log import Ending, Log, Outcomes
+from rtsched.model.preemption import SitePreemption
 from rtsched.replay.machine import by_node
 from rtsched.replay.rules import DeadlineRule, KindRule, draw
 from rtsched.replay.settings import HEADER, WorkloadOptions, header_settings
@@ -148,6 +149,27 @@ def test_a_dependency_on_an_array_needs_one_of_its_tasks():
     assert lost in work.assumptions
     work = prepare(log(array=[1, 1, -1], array_limit=[1, 1, 0]), RIGID)
     assert any(line.startswith("2 tasks of arrays with a limit") for line in work.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("tiers", "nodes", "told"),
+    [
+        ({"high": 10}, {}, 1),  # Slurm's default is 1; nodes of unknown partitions are all
+        ({"high": 10}, {"high": [True, True, False, False], "low": [False, True, True, True]}, 1),
+        ({"high": 10}, {"high": [True, False, False, False], "low": [False, True, True, True]}, 0),
+        ({"high": 10, "low": 10}, {}, 0),
+        ({"low": 2, "other": 9}, {}, 2),
+    ],
+)
+def test_partitions_that_go_first_are_told(tiers, nodes, told):
+    """Slurm looks at PriorityTier before any priority; no policy of a replay does."""
+    masks = {name: np.array(mask) for name, mask in nodes.items()}
+    machine = Cluster(Cluster.uniform(4).nodes, masks)
+    read = log(partition=["high", "low", "low"])
+    work = prepare(read, RIGID, machine, preemption=SitePreemption(tiers=tiers))
+    (*_, last) = [line for line in work.assumptions if "PriorityTier" in line] or [""]
+    assert last.startswith(f"{told} job" if told else "")
+    assert bool(last) is bool(told)
 
 
 def test_a_log_without_a_usable_job_is_refused():

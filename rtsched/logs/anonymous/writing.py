@@ -602,6 +602,8 @@ class SlurmWords:
         options = [*self._times(asked), *self._node_options(asked)]
         if asked.exclusive:
             options.append("--exclusive")
+        if asked.owner_only:
+            options.append("--exclusive=user")
         if asked.nodes is not None:
             least, most = (min(count, _HUGE) for count in asked.nodes)
             options.append(f"--nodes={least}-{most}")
