@@ -246,24 +246,32 @@ def refuse_unwritable(
 
     Refused are `inputs` too, and where results take the place of a file, devices and pipes.
     """
-    trouble = ""
+    try:
+        trouble = _trouble(path, inputs, is_directory=is_directory, replaces=replaces)
+    except OSError as error:  # such as a name that is too long
+        trouble = error.strerror or str(error)
+    if trouble:
+        raise OutputError(path, f"cannot be written ({trouble}); choose another with {option}")
+
+
+def _trouble(
+    path: Path, inputs: Iterable[Path | None], *, is_directory: bool, replaces: bool
+) -> str:
+    """Return why a place cannot be written; empty: it can."""
     above = path
     while not above.exists() and above != above.parent:
         above = above.parent
     if path.exists() and path.is_dir() != is_directory:
-        trouble = "it is a file" if is_directory else "it is a directory"
-    elif path.exists() and any(each and each.exists() and path.samefile(each) for each in inputs):
-        trouble = "the command reads this file"
-    elif replaces and path.exists() and not path.is_file():
-        trouble = "it is no regular file"
-    elif not is_directory and above not in {path, path.parent}:
-        trouble = "its directory does not exist"
-    elif above != path and not above.is_dir():
-        trouble = f"{above} is no directory"
-    elif not os.access(above, os.W_OK):
-        trouble = "permission denied"
-    if trouble:
-        raise OutputError(path, f"cannot be written ({trouble}); choose another with {option}")
+        return "it is a file" if is_directory else "it is a directory"
+    if path.exists() and any(each and each.exists() and path.samefile(each) for each in inputs):
+        return "the command reads this file"
+    if replaces and path.exists() and not path.is_file():
+        return "it is no regular file"
+    if not is_directory and above not in {path, path.parent}:
+        return "its directory does not exist"
+    if above != path and not above.is_dir():
+        return f"{above} is no directory"
+    return "" if os.access(above, os.W_OK) else "permission denied"
 
 
 class Setting(NamedTuple):

@@ -244,3 +244,22 @@ def test_results_can_be_had_as_json():
         if "--json" not in {flag for each in command.params for flag in each.opts}
     }
     assert without == NO_OUTPUT
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("replay", "log.swf", "--no-report", "--out"),
+        ("replay", "log.swf", "--no-out", "--html"),
+        ("synth", "lublin", "--jobs", "3", "--nodes", "8", "-o"),
+        ("anonymise", "log.swf", "--key", "key", "-o"),
+        ("anonymise", "log.swf", "-o", "others.swf", "--key"),
+        ("calibrate", "log.swf", "--out"),
+    ],
+)
+def test_names_that_are_too_long_or_empty(run, refused, tmp_path, command):
+    """As of `--key "$KEY"` where nothing is set; results beside the log need no name."""
+    (tmp_path / "log.swf").write_text("1 0 0 10 1 -1 -1 1 20 -1 1 1 1 -1 1 -1 -1 -1\n")
+    refused(run(*command, "x" * 300), "cannot be written (File name too long)", command[-1])
+    if command[-1] != "--out":
+        refused(run(*command, ""), ".: ", "directory")

@@ -135,11 +135,11 @@ class KeyFile:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.names_path = self.path.with_name(f"{self.path.name}.names")
+        self.names_path = Path(f"{self.path}.names")
 
     def key(self, *, make: bool) -> bytes:
         """Return the key; `make` it if there is none."""
-        if make and not self.path.exists():
+        if make and not os.path.exists(self.path):  # false of a name that is too long, too
             self._append(self.path, f"{secrets.token_hex(32)}\n".encode(), new=True)
         text = _private_text(self.path).strip()
         if not _KEY.fullmatch(text):
@@ -150,7 +150,7 @@ class KeyFile:
 
     def names(self, *, required: bool = False) -> list[Name]:
         """Return the names that were replaced before; the list may be missing if not `required`."""
-        if not required and not self.names_path.exists():
+        if not required and not os.path.exists(self.names_path):
             return []
         decoder, names = msgspec.json.Decoder(Name), []
         for line, text in enumerate(_private_text(self.names_path).splitlines(), 1):
