@@ -347,14 +347,15 @@ class SlurmRows:
         again = same & (submit[before] == submit[after])
         again &= (start[before] == start[after]) | (~done[before] & np.isinf(start[before]))
         first = np.flatnonzero(np.concatenate([[True], ~same]))
-        ran = np.where(ending[order] != Ending.PENDING, np.arange(len(order)), -1)
-        last = np.maximum.reduceat(ran, first)  # not a wait for the next run, of a held job
+        began = (ending[order] != Ending.PENDING) & (start[order] > -np.inf)
+        ran = np.where(began, np.arange(len(order)), -1)
+        last = np.maximum.reduceat(ran, first)  # not a wait for a next run that never came
         last = np.where(last >= 0, last, np.concatenate([first[1:], [len(order)]]) - 1)
         goes_on = same & (ending[before] == Ending.RESIZED)
         new = np.concatenate([[True], ~(goes_on | again)])
         begin = np.maximum.accumulate(np.where(new, np.arange(len(order)), 0))[last]
         restart = np.concatenate([[False], same & ~again & ~goes_on])
-        restart &= ending[order] != Ending.PENDING
+        restart &= began
         runs = np.add.reduceat(restart.astype(np.int32), first)
         twice = order[1:][again]
         if len(twice):

@@ -53,6 +53,16 @@ def test_nodes_for_one_user_are_told(read: Read) -> None:
     assert told in log.assumptions
 
 
+@pytest.mark.parametrize("state", ["CANCELLED by 1000", "PENDING"])
+def test_a_requeued_job_that_never_ran_again_counts_with_its_run(read: Read, state: str) -> None:
+    """It held its nodes for 120 s, whatever became of its wait for another run."""
+    waits = {"Submit": "2026-11-21T12:03:00", "Start": "None", "End": "2026-11-21T12:09:00"}
+    log = read(table({"State": "NODE_FAIL"}, {**waits, "State": state, "ElapsedRaw": "0"}))
+    assert (log.outcomes.start - NOON).tolist() == [60]
+    assert (log.outcomes.end - NOON).tolist() == [180]
+    assert log.outcomes.restarts.tolist() == [0]
+
+
 def test_suspended_jobs_are_told(read: Read) -> None:
     """A job of 100 s that ended 120 s after its start was; a resized one was not."""
     log = read(table({"ElapsedRaw": "100"}, {"JobID": "8", "ElapsedRaw": "120"}))
