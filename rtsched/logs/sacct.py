@@ -324,12 +324,15 @@ class SacctReader:
                 row["size_min"][at], row["size_max"][at] = ends
 
     def _may_ask_for_gpus(self, cells: dict[str, Cells]) -> NDArray[np.bool_]:
-        """Return which submit lines may ask for generic resources that no column tells."""
+        """Return which submit lines may ask for generic resources or types that no column tells."""
         line = cells["submit_line"]
         marked = read.marked(line, b"--gres", b"--gpu", b"--tres", b"-G", b"-per-gpu")
+        rows = np.flatnonzero(marked)
+        typed = [_GPU_TYPE.search(text) is not None for text in line.take(rows)]
         for role in ("asked_tres", "held_tres"):
             if role in cells and marked.any():
                 marked &= self._without_gres(cells[role])[0] != 0
+        marked[rows] |= np.array(typed, np.bool_)
         return marked
 
     def _generic(self, cells: dict[str, Cells], row: dict[str, NDArray[Any]]) -> None:
@@ -359,6 +362,11 @@ class SacctReader:
 STATE_NUMBERS = "a State that is a number is read as Slurm's accounting database numbers job states"
 
 DECIMAL_IDS = "all JobIDs end in .0, as decimal numbers do: they are taken to be jobs, not steps"
+
+_GPU_TYPE = re.compile(
+    rb"gpu:(?:[^\s:,=]+[:=]|[^\s:,=]*[A-Za-z])|-(?:G|-gpus[^\s=]*)[\s=]*[^\s:=]+:"
+)
+"""What a submit line has if it names a type of GPU."""
 
 _LONGEST_RECORD = 1 << 20
 """A record has no more bytes."""

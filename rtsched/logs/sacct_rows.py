@@ -416,7 +416,8 @@ def _demands(
     asked, given : (int32[n], tuple of str)
         Codes and texts of the resources asked for, and of those that a job was given.
     generic : (int32[n], tuple of str)
-        The same of generic resources by other sources, which count where those name none.
+        The same of generic resources by other sources, which count where those name none, and their
+        types where those name no type.
     width : float64[n]
         Nodes.
     held : float64[n]
@@ -445,9 +446,14 @@ def _demands(
     demand = -(-demand // np.where(per_node, nodes, 1))
     if others:
         each, together = (table([pair[at] for pair in others], generic[0]) for at in (0, 1))
+        told = np.maximum(each, -(-together // nodes))
         named = np.array([name.startswith(GRES) for name in resources])
         unknown = ~(demand[:, named] > 0).any(axis=1)
-        demand[unknown] = np.maximum(demand, np.maximum(each, -(-together // nodes)))[unknown]
+        demand[unknown] = np.maximum(demand, told)[unknown]
+        typed = np.flatnonzero(named & np.array([":" in name for name in resources]))
+        whole = [resources.index(resources[at].partition(":")[0]) for at in typed]
+        untyped = np.flatnonzero(~(demand[:, typed] > 0).any(axis=1))[:, None]
+        demand[untyped, typed] = np.minimum(told[untyped, typed], demand[untyped, whole])
     if CPU in resources:
         cores = demand[:, resources.index(CPU)]
         held = -(-held // nodes[:, 0])

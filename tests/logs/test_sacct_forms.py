@@ -238,6 +238,34 @@ def test_gpus_of_each_node_wherever_they_are_told(
     assert found == [gpus, 0]
 
 
+TYPED = ("gpu", "gpu:a100", "gpu:v100")
+
+
+@pytest.mark.parametrize(
+    ("tres", "line", "a100", "v100"),
+    [
+        ("gres/gpu=4", "sbatch --gres=gpu:a100:2 x", 2, 0),
+        ("gres/gpu=4", "sbatch --gpus=a100:4 x", 2, 0),
+        ("gres/gpu=4", "sbatch --gpus-per-node v100:2 x", 0, 2),
+        ("gres/gpu=4", "sbatch --gres=gpu:a100:8 x", 2, 0),  # it was given two on each node
+        ("gres/gpu=4", "sbatch --gres=gpu:a100:1,gpu:v100:1 x", 1, 1),
+        ("gres/gpu=4", "sbatch --tres-per-node=gres/gpu:a100:2 x", 2, 0),
+        ("gres/gpu=4,gres/gpu:v100=4", "sbatch --gres=gpu:a100:2 x", 0, 2),
+        ("gres/gpu=4", "sbatch --gres=gpu:2 x", 0, 0),
+    ],
+)
+def test_types_of_gpus_that_only_the_submit_line_tells(
+    read: Read, tres: str, line: str, a100: int, v100: int
+) -> None:
+    """As where AccountingStorageTRES has gres/gpu and none of its types; there are two nodes."""
+    rows = [f"{job}|{DAY}|8|2|{PLAIN},{tres}|||{line}|COMPLETED" for job in (1, 2)]
+    types = f"3|{DAY}|8|2|{PLAIN},gres/gpu:a100=2,gres/gpu:v100=2||||COMPLETED"
+    jobs = read(text(GPUS, *rows, types), resources=True).jobs
+    names = jobs.names("demand")
+    found = {name: int(jobs.demand[0, names.index(f"gres/{name}")]) for name in TYPED}
+    assert found == {"gpu": 2, "gpu:a100": a100, "gpu:v100": v100}
+
+
 @pytest.mark.parametrize(("amount", "each"), [("20G", 20 << 30), ("3K", 3072), ("7", 7)])
 def test_generic_resources_have_units(read: Read, amount: str, each: int) -> None:
     """`--gres=tmp:20G` is an amount, no type."""
