@@ -34,6 +34,7 @@ import fence_daemon
 import fence_logs
 from measuring import HERE
 
+from rtsched.cli.common import Exit
 from rtsched.replay.policies import presets
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ def replays(keep: Path, logs: Sequence[str], policies: Sequence[str]) -> dict[st
             folder = keep / name.replace(" ", "-")
             for policy, text in replayed(case, folder, policies).items():
                 found[f"{name}, {policy}"] = text
+            if found.get(f"{name}, easy") == "refused":
+                raise SystemExit(f"{name}: refused by easy, which replays every log; mend the log")
     return found
 
 
@@ -72,7 +75,7 @@ def _replay(case: fence_logs.Case, folder: Path, policies: Sequence[str]) -> boo
     words += [word for policy in policies for word in ("--policy", policy)]
     words += ["--out", str(folder), "--table-format", "csv", "--no-report", "--json"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    if done.returncode and "rtsched: error:" not in done.stderr:
+    if done.returncode not in (Exit.GOOD, Exit.USAGE):  # an internal error is no refusal
         raise SystemExit(f"{' '.join(words)}: {done.stderr}")
     return done.returncode == 0
 

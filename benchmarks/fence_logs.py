@@ -40,15 +40,16 @@ n03|2026-03-02T03:00:00|2026-03-02T09:00:00|DOWN
 n11|2026-03-02T06:00:00|2026-03-02T07:30:00|DRAIN
 n[05-06]|2026-03-03T00:00:00|2026-03-03T06:00:00|DOWN*
 """
-RESERVATIONS = """Name|Start|End|NodeNames|Flags|TRES
+RESERVATIONS = """Name|TimeStart|TimeEnd|NodeName|Flags|TRES
 maint|2026-03-02T12:00:00|2026-03-02T16:00:00|n[01-04]|MAINT|cpu=32
 course|2026-03-03T08:00:00|2026-03-03T10:00:00|n[09-10]||cpu=32
 """
 PERIODIC = """[[workload.periodic]]
+name = "forecast"
 nodes = 2
-exec_time = 900
+duration = 900
 period = 14400
-relative_deadline = 3600
+deadline = 3600
 """
 
 
