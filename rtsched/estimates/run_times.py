@@ -73,22 +73,26 @@ LONGEST = 1e10
 
 
 class Kin(NamedTuple):
-    """By what jobs are alike."""
+    """By what jobs are alike, but for their name."""
 
     user: str | None
-    name: str | None
     account: str | None
     size: int
     wall_time: float
 
-    def levels(self) -> tuple[tuple[Hashable, ...] | None, ...]:
-        """Return the keys of the levels, the closest first, `OWN` of its user; None: it has none.
+    def named(self, name: str | None) -> tuple[Hashable, ...] | None:
+        """Return the key of the closest level, of the user's jobs of this name; None: it has none.
 
-        Those of many users begin with None.
+        It is of its user, as all levels are that do not begin with None.
         """
+        if name is None:
+            return None
+        return ("name", self.user, name, self.account, self.size, self.wall_time)
+
+    def levels(self) -> tuple[tuple[Hashable, ...] | None, ...]:
+        """Return the keys of the other levels, the closest first; None: it has none."""
         limited = math.isfinite(self.wall_time)
         return (
-            ("name", *self) if self.name is not None else None,
             ("size", self.user, self.size, self.wall_time),
             ("time", self.user, self.wall_time),
             ("user", self.user, limited),
@@ -113,13 +117,13 @@ class RunTimes:
     def learn(self, jobs: Jobs, run_time: NDArray[np.float64]) -> None:
         """Add jobs that have ended, in order of their ends; those that did not run do not count."""
         known = self._past
-        for kin, seconds in zip(_kin(jobs), run_time.tolist(), strict=True):
+        for (kin, name), seconds in zip(_kin(jobs), run_time.tolist(), strict=True):
             if not 0 < seconds < math.inf:
                 continue
             limited = math.isfinite(kin.wall_time)
             share = seconds / kin.wall_time if limited else seconds
             self._users.setdefault(limited, deque(maxlen=BROAD)).append(kin.user)
-            for key in filter(None, kin.levels()):
+            for key in filter(None, (kin.named(name), *kin.levels())):
                 most = BROAD if key[0] is None else RECENT
                 past = known.pop(key, None) or deque(maxlen=most)
                 past.append(share)
@@ -133,16 +137,18 @@ class RunTimes:
         kin = list(_kin(jobs))
         keys: dict[tuple[Hashable, ...], int] = {}
 
-        @cache
         def place(key: tuple[Hashable, ...] | None) -> int:
             return keys.setdefault(key, len(keys)) if key is not None and key in self._past else -1
 
         @cache
-        def levels(one: Kin) -> tuple[int, ...]:
+        def others(one: Kin) -> tuple[int, ...]:
             return *map(place, one.levels()), math.isfinite(one.wall_time)
 
         alike: dict[tuple[int, ...], int] = {}
-        row = [alike.setdefault(levels(one), len(alike)) for one in kin]
+        row = [
+            alike.setdefault((place(one.named(name)), *others(one)), len(alike))
+            for one, name in kin
+        ]
         *places, limited = np.array(list(alike), np.int64).reshape(-1, LEVELS + 1).T
         share = quantiles(
             self._samples(keys),
@@ -153,7 +159,7 @@ class RunTimes:
             len(keys) + np.where(limited, 0, 1),
             POINTS,
         )
-        wall = np.array([one.wall_time for one in kin])
+        wall = np.array([one.wall_time for one, _ in kin])
         found = share[row] * np.where(np.isfinite(wall), wall, 1.0)[:, None]
         return np.asarray(np.maximum(found, 1.0, out=found))
 
@@ -241,10 +247,10 @@ def _count_users(known: deque[str | None]) -> int:
     return len(set(known)) - (unknown > 0) + unknown
 
 
-def _kin(jobs: Jobs) -> Iterator[Kin]:
-    columns = (jobs.texts(name) for name in ("user", "name", "account"))
+def _kin(jobs: Jobs) -> Iterator[tuple[Kin, str | None]]:
+    user, account, name = (jobs.texts(name) for name in ("user", "account", "name"))
     wall = np.where(jobs.wall_time < LONGEST, np.maximum(jobs.wall_time, 1.0), math.inf)
-    return map(Kin, *columns, jobs.size.tolist(), wall.tolist())
+    return zip(map(Kin, user, account, jobs.size.tolist(), wall.tolist()), name, strict=True)
 
 
 def chances(key: NDArray[np.int64], draws: Sequence[int], seed: int) -> NDArray[np.float64]:
