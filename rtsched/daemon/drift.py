@@ -57,8 +57,8 @@ def changed_by_users(
         "it was moved to another partition": _elsewhere(seen, requested),
         "it requests other nodes than were promised": _asks_otherwise(seen, requested),
         "it requests more licences than were promised": _more_licenses(seen, requested),
-        "it was moved to another QOS": _moved(seen, requested, "qos"),
-        "it was moved to another account": _moved(seen, requested, "account"),
+        "it was moved to another QOS": differ(seen, requested, "qos")
+        & requested.where("qos", bool),  # else the batch system chose it
         "it requests more nodes than were promised": fixed & (seen.size > requested.size),
         "its number of nodes was changed": _sized_otherwise(site, seen, requested, ids[there]),
         "fewer of its tasks may run at a time than was promised": _throttled(
@@ -112,11 +112,6 @@ def _throttled(
     together = np.maximum(nodes * np.maximum(requested.tasks_per_node, 1), 1)
     more = -(-seen.tasks // np.maximum(limit, 1)) > -(-seen.tasks // together)
     return np.asarray((requested.kind == Kind.ARRAY) & (limit > 0) & more, np.bool_)
-
-
-def _moved(seen: Jobs, requested: Jobs, name: str) -> NDArray[np.bool_]:
-    """Return which jobs have another one than their users named; else the batch system chose it."""
-    return differ(seen, requested, name) & requested.where(name, bool)
 
 
 def _asks_otherwise(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
@@ -181,11 +176,13 @@ def _more_licenses(seen: Jobs, requested: Jobs) -> NDArray[np.bool_]:
 def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int64]) -> Jobs:
     """Return the jobs in the partitions that follow from their sizes now, loads no larger than now.
 
+    They are in the accounts that the batch system charges, which may be others than asked for.
     A load that lost some of its parts can no longer be divided among so many, and of an array some
     tasks may have run or been cancelled. A job that may start now may share nodes from now on. One
     whose time limit was shortened is planned for no longer than that. One that `ran` at the poll
     before and waits again may request what it was measured to use, as HTCondor's defaults do.
     """
+    requested = _charged(requested, observation)
     requested = _with_fewer_tasks(requested, observation)
     requested = _as_measured(requested, observation, ran)
     requested = _with_shorter_limits(requested, observation)
@@ -206,6 +203,23 @@ def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int6
     if not fewer.any():
         return requested
     return requested.replace(size_max=np.where(fewer, most, requested.size_max).astype(np.int32))
+
+
+def _charged(requested: Jobs, observation: Observation) -> Jobs:
+    """Return the jobs in the accounts that they are shown in."""
+    for shown in (observation.queued, observation.running):
+        place, there = places(shown.id, requested.id)
+        there[there] = shown.where("account", bool)[place[there]]
+        rows, seen = np.flatnonzero(there), shown.take(place[there])
+        if not differ(seen, requested.take(rows), "account").any():
+            continue
+        accounts, association = requested.texts("account"), requested.association.copy()
+        for row, account in zip(rows.tolist(), seen.texts("account"), strict=True):
+            accounts[row] = account
+        association[rows] = seen.association
+        requested = requested.replace_text("account", *encode(accounts))
+        requested = requested.replace(association=association)
+    return requested
 
 
 def _with_fewer_tasks(requested: Jobs, observation: Observation) -> Jobs:

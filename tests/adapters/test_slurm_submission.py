@@ -69,6 +69,36 @@ def test_a_rigid_job() -> None:
     assert jobs.deadline[0] == NOW + 80000
 
 
+@pytest.mark.parametrize(
+    ("named", "enforced", "account"),
+    [
+        (None, False, "physics"),
+        (None, True, "physics"),
+        ("arts", False, "arts"),
+        ("Arts", False, "arts"),
+        ("Arts", True, "arts"),
+        ("Chem", False, "physics"),  # not one of hers: Slurm charges her default account
+        ("Chem", True, "Chem"),  # Slurm refuses it
+    ],
+)
+def test_the_account_that_slurm_charges(named: str | None, enforced: bool, account: str) -> None:
+    """It is the one that is named, in any case of letters, if the user has it."""
+    known = {("arts", "ann"): 7, ("physics", "ann"): 4, ("chem", "bob"): 5}
+    facts = replace(FACTS, associations=known, enforced=enforced)
+    fields = {Tag.USER_ID: 1000, Tag.TIME_LIMIT: 30, Tag.DEADLINE: int(NOW) + 80000}
+    fields |= {} if named is None else {Tag.ACCOUNT: named}
+    jobs = TRANSLATOR.describe(fields, facts, NOW).jobs
+    assert jobs.texts("account") == [account]
+    assert jobs.association.tolist() == [known.get((account, "ann"), -1)]
+
+
+def test_an_account_of_a_user_without_any() -> None:
+    """Slurm keeps the name as it is where it refuses no job for it."""
+    fields = {Tag.USER_ID: 1001, Tag.TIME_LIMIT: 30, Tag.ACCOUNT: "Chem"}
+    facts = replace(FACTS, users={1001: "bob"})
+    assert TRANSLATOR.describe(fields, facts, NOW).jobs.texts("account") == ["Chem"]
+
+
 def test_a_question_is_described_as_a_submission_would_be() -> None:
     """`rtsched feasible` asks about the same job that sbatch would make."""
 

@@ -3,7 +3,13 @@
 import pytest
 from slurm_printed import job_rows, printed
 
-from rtsched.adapters.slurm.accounts import limits_of, used_in, used_time, with_ended
+from rtsched.adapters.slurm.accounts import (
+    default_accounts_in,
+    limits_of,
+    used_in,
+    used_time,
+    with_ended,
+)
 from rtsched.adapters.slurm.facts import calc_period_of, used_time_rules
 from rtsched.model.limits import UsedTime
 
@@ -35,6 +41,20 @@ c|root||||
 c| physics||01:00:00||
 c|  physics|ann|||
 """
+
+
+def test_default_accounts() -> None:
+    """They are the users' own ones, whatever the order of accounts; some users have none."""
+    shown = """\
+Current Association Manager state
+User Records
+UserName=ann(1000) DefAccount=physics DefWckey= AdminLevel=None
+UserName=bob.b(1001) DefAccount=arts DefWckey=(null) AdminLevel=Operator
+UserName=carol(1002) DefAccount=(null) DefWckey= AdminLevel=None
+UserName=dave(1003) DefAccount= DefWckey= AdminLevel=None
+"""
+    assert default_accounts_in(shown) == {"ann": "physics", "bob.b": "arts"}
+    assert default_accounts_in("slurm_load_assoc_mgr_info error: ...") == {}
 
 
 def test_what_was_used_and_may_be_used_yet() -> None:

@@ -218,6 +218,23 @@ def test_a_job_that_is_changed_loses_its_promise(poll: dict[str, object], why: s
     assert told == ([([7], (text,))] if why else [])
 
 
+@pytest.mark.parametrize("restarted", [False, True])
+def test_the_batch_system_chooses_the_account(scene: Scene, restarted: bool) -> None:
+    """Slurm may charge another account than the one that is named; the promise counts to that."""
+    given = {"size": 1, "wall_time": 600.0, "deadline": T0 + HOUR, "account": "arts"}
+    token = scene.submit(T0 + 1, **given).reply.token
+    polls = [{"queued": ((7, token),), "changed": {"account": "physics"}}]
+    if restarted:  # what the daemon has stored names the account that was asked for
+        scene.poll(T0 + 2, queued=((7, token),))
+    else:
+        scene.accounts[7] = "physics"
+        polls.append({"running": ((7, token, T0 + 2, T0 + 602, (0,)),)})
+    for second, poll in enumerate(polls, 3):
+        settled = scene.poll(T0 + second, **poll)
+        assert [r for r in settled.changed if r.state != "firm"] == []
+        assert settled.site.row(7).texts("account") == ["physics"]
+
+
 @pytest.mark.parametrize(
     ("asked", "changed", "state"),
     [

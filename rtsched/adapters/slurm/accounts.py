@@ -63,6 +63,7 @@ if TYPE_CHECKING:
 _ASSOCIATION = re.compile(
     r"ClusterName=\S* Account=(\S*) UserName=(?:([^\s(]+)\(\d+\))? Partition=(\S*)"
 )
+_USER = re.compile(r"^UserName=(\S+)\(\d+\) DefAccount=([^\s(]+)", re.MULTILINE)
 _QOS = re.compile(r"QOS=([^\s(]+)\(\d+\)")
 _WALL = re.compile(r" GrpWall=\w+\((\d+(?:\.\d+)?)\)")
 _AMOUNTS = re.compile(r" GrpTRES(?:Run)?Mins=(\S+)")
@@ -170,6 +171,11 @@ def accounts_of(output: str) -> tuple[Accounts, Associations]:
         else:
             above.append(row)
     return Accounts.of_rows(("name", "parent", "shares", "usage", "is_user"), rows), found
+
+
+def default_accounts_in(shown: str) -> dict[str, str]:
+    """Return users' default accounts; `scontrol -o show assoc_mgr flags=users` prints them."""
+    return dict(_USER.findall(shown))
 
 
 def accounts_above(accounts: Accounts) -> dict[str, str]:

@@ -195,6 +195,10 @@ class CommandRunner:
         result = self.run("sshare", "-a", "-l", "-P", "-h", "-o", SHARES)
         return None if result.returncode else result.stdout
 
+    def users(self) -> str:
+        """Return the users that accounting knows, one on a line; empty: it is not known."""
+        return self.run("scontrol", "-o", "show", "assoc_mgr", "flags=users").stdout
+
     def limits(self, cluster: str) -> tuple[str, str]:
         """Return the QOS, and the associations of a cluster, with their limits.
 

@@ -188,7 +188,7 @@ class SlurmTranslator:
         uid = _number(fields, Tag.USER_ID, _number(fields, Tag.SUBMIT_UID, -1))
         user = facts.users.get(uid) or user_name(uid)
         request = request_of(fields, spec, now)
-        account = _text(fields, Tag.ACCOUNT) or facts.home.get(user, "")
+        account = _charged(_text(fields, Tag.ACCOUNT), user, facts)
         names = JobNames(_text(fields, Tag.QOS), "", account, user)
         asked = _in_partitions(fields, request, facts, names)
         problem = wrong or next((each.refused for each in asked if each.refused), "")
@@ -460,6 +460,18 @@ def _before_others(deadline: float, *, basic: bool) -> dict[int, str | int]:
     return {Tag.NICE: -factor} if basic else {Tag.SITE_FACTOR: factor}
 
 
+def _charged(named: str, user: str, facts: SlurmFacts) -> str:
+    """Return the account that Slurm charges a job: the one that is named, if its user has it.
+
+    Names count alike in upper and lower case. In place of one that the user does not have Slurm
+    charges the default account, unless it refuses such jobs (`_job_create` in job_mgr.c).
+    """
+    if (named.lower(), user) in facts.associations:
+        return named.lower()
+    home = facts.home.get(user, named)
+    return named if named and (facts.enforced or not facts.associations) else home
+
+
 def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
     """Return what Slurm may refuse a job for after the filter: its account or QOS, if unknown.
 
@@ -468,7 +480,7 @@ def _unverified(account: str, user: str, qos: str, facts: SlurmFacts) -> str:
     if not facts.enforced:
         return ""
     known = facts.associations
-    if known and (account, user) not in known and (account.lower(), user) not in known:
+    if known and (account, user) not in known:
         return "account"
     names = facts.limits.qos_names if facts.limits is not None else frozenset[str]()
     return "QOS" if qos and names and qos.lower() not in names else ""

@@ -15,6 +15,7 @@ from rtsched.adapters.slurm.accounts import (
     Associations,
     accounts_above,
     accounts_of,
+    default_accounts_in,
     limits_of,
     used_time,
     with_ended,
@@ -103,6 +104,7 @@ class SlurmSystem:
         self._config_read = self._shares_read = -np.inf
         self._shares: tuple[Accounts, Associations] = (Accounts.build(0), {})
         self._above: dict[str, str] = {}
+        self._home: dict[str, str] = {}
         self._no_shares = self._no_billing = ""
         self._shown_limits = LastGood(("", ""), _OLD_LIMITS)
         self._limits = LastGood[LimitRules | None](None, _OLD_LIMITS)
@@ -301,6 +303,7 @@ class SlurmSystem:
             self._no_shares = _OLD_SHARES if shown is None else ""
             self._shares = self._shares if shown is None else accounts_of(shown)
             self._above = accounts_above(self._shares[0])
+            self._home = default_accounts_in(self._commands.users()) or self._home
             self._shares_read = now
 
     def _facts(
@@ -312,7 +315,7 @@ class SlurmSystem:
         limits: LimitRules | None,
     ) -> SlurmFacts:
         """Return the facts."""
-        settings, associations = self.settings, self._shares[1]
+        settings = self.settings
         longest = [part.longest_s for part in machine.partitions.values()]
         return replace(
             facts_of(self._config, settings.start_delay_s, settings.completing_s),
@@ -320,10 +323,10 @@ class SlurmSystem:
             partitions=machine.partitions,
             default=machine.default,
             longest=max(longest, default=np.inf),
-            associations=associations,
+            associations=self._shares[1],
             sharing=sharing,
             given=given,
-            home={user: account for account, user in reversed(associations)},
+            home=self._home,
             above=self._above,
             users=users,
             limits=limits,
