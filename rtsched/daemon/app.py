@@ -25,7 +25,7 @@ import structlog
 
 from rtsched.daemon import messages
 from rtsched.daemon.admission import AdmissionController
-from rtsched.daemon.chains import ConfigReloader
+from rtsched.daemon.chains import NOT_FOLLOWED, ConfigReloader
 from rtsched.daemon.cycle import CycleRules, Steered, after_poll, steered
 from rtsched.daemon.deferred import AT_A_TIME, with_kept
 from rtsched.daemon.likely import fallen
@@ -95,13 +95,20 @@ class PluginChains:
     """The plug-ins as configured, once each for submissions, for cycles and for users' questions.
 
     Plug-ins keep what they prepared for their last question, so one that is asked by two threads
-    would prepare everything anew each time.
+    would prepare everything anew each time. `at_start`: names of settings that differ in the
+    site.toml and take effect at the next start.
     """
 
     live: LiveSite
     submits: Chains
     cycles: Chains
     queries: Chains
+    at_start: Sequence[str] = ()
+
+    @property
+    def not_followed(self) -> str:
+        """What of the site.toml does not take effect, in a sentence; empty: all does."""
+        return NOT_FOLLOWED.format(", ".join(self.at_start)) if self.at_start else ""
 
     def chains(self) -> list[Chain]:
         """Return all chains, for their hook metrics."""
@@ -468,10 +475,11 @@ class Daemon:
         """Begin to take in a changed site.toml."""
         self.reloader.begin()
 
-    def _follow(self, policy: PluginChains) -> None:
+    def _follow(self, policy: PluginChains) -> str:
         self.policy = policy
         if self.estimating is not None:
             self.estimating.follow_settings(policy.live)
+        return policy.not_followed
 
     def problems(self) -> tuple[str, ...]:
         """Return all that is wrong, one sentence each."""

@@ -93,6 +93,10 @@ NOT_RELOADED = (
     "the changed site.toml is invalid, the previous settings remain in effect; correct it and "
     "reload again"
 )
+NOT_FOLLOWED = (
+    "{} in site.toml differ from the settings in effect, and are followed from the next start on; "
+    "restart the daemon (no promise is lost)"
+)
 
 
 class ConfigReloader(Generic[T]):
@@ -103,17 +107,17 @@ class ConfigReloader(Generic[T]):
     read : callable
         Returns what the settings come to; called in a thread.
     take : callable
-        Takes that in, on the loop.
+        Takes that in, on the loop; returns what of it does not take effect, in a sentence.
 
     Attributes
     ----------
     problem : str
-        Why the last reload failed, in a sentence; empty: it did not.
+        Why the last reload failed, or what of it did not take effect, in a sentence; may be empty.
     task : asyncio.Task or None
         The reload under way.
     """
 
-    def __init__(self, read: Callable[[], T], take: Callable[[T], None]) -> None:
+    def __init__(self, read: Callable[[], T], take: Callable[[T], str]) -> None:
         self._read, self._take = read, take
         self.problem = ""
         self.task: asyncio.Task[None] | None = None
@@ -139,9 +143,8 @@ class ConfigReloader(Generic[T]):
                     log.error("reload_failed", error=what, exc_info=defect)
                     self.problem = f"{NOT_RELOADED}: {what}"
                 else:
-                    self._take(found)
-                    self.problem = ""
-                    log.info("settings_reloaded")
+                    self.problem = self._take(found)
+                    log.info("settings_reloaded", problem=self.problem)
         finally:
             self.task = None
             notify("READY=1")

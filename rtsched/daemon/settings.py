@@ -186,6 +186,34 @@ class LiveSite(SiteSettings, frozen=True, forbid_unknown_fields=True):
         return (self.condor if self.daemon.system == "condor" else self.slurm).share_nodes
 
 
+AT_START = (
+    *("system", "database", "standby", "durable", "run", "patience"),
+    *("filters", "filter_group", "rest_user", "metrics_port", "log_level"),
+)
+"""Settings of `[daemon]` that take effect when it starts; so do `[slurm]` and `[condor]`."""
+
+
+def followed(changed: LiveSite, running: LiveSite) -> tuple[LiveSite, list[str]]:
+    """Return changed settings as a daemon that started with others follows them.
+
+    Those that take effect at a start stay as they are. Beside it are the names of such settings
+    that differ.
+    """
+    own = {name: getattr(running.daemon, name) for name in AT_START}
+    live = msgspec.structs.replace(
+        changed,
+        daemon=msgspec.structs.replace(changed.daemon, **own),
+        slurm=running.slurm,
+        condor=running.condor,
+    )
+    return live, [
+        f"{table}.{name}"
+        for table in ("daemon", "slurm", "condor")
+        for name in msgspec.structs.asdict(getattr(changed, table))
+        if getattr(getattr(changed, table), name) != getattr(getattr(live, table), name)
+    ]
+
+
 def chosen_modes(
     jobs: Jobs, plugins: list[tuple[str, Mode]], scopes: list[Scope]
 ) -> list[tuple[Mode, ...]]:

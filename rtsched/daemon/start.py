@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +28,7 @@ from rtsched.daemon.estimating import Estimating
 from rtsched.daemon.metrics import Metrics
 from rtsched.daemon.promises import LIST_FILE, PromisedJobs
 from rtsched.daemon.server import SocketServer
+from rtsched.daemon.settings import followed
 from rtsched.daemon.site_reader import SiteReader
 from rtsched.daemon.standby import BEAT, SharedSocketServer, Standby
 from rtsched.daemon.store import Store
@@ -92,7 +94,19 @@ def policy_of(live: LiveSite, found: Mapping[str, Found] | None = None) -> Plugi
         )
     if problems:
         raise ConfigError(problems)
-    return PluginChains(live, *chains)
+    return PluginChains(live, chains[0], chains[1], chains[2])
+
+
+def policy_again(changed: LiveSite, running: LiveSite) -> PluginChains:
+    """Return the plug-ins of a changed site for a daemon that started with other settings.
+
+    Raises
+    ------
+    ConfigError, PluginError
+        As `policy_of` does.
+    """
+    live, at_start = followed(changed, running)
+    return replace(policy_of(live), at_start=at_start)
 
 
 def with_live_settings(table: PluginTable, found: Mapping[str, Found]) -> PluginTable:
@@ -142,7 +156,7 @@ def serve(read: Callable[[], LiveSite], dry_run: bool = False) -> None:
     sys.setswitchinterval(TURN)
 
     def reread() -> PluginChains:
-        return policy_of(read())
+        return policy_again(read(), live)
 
     try:
         if live.daemon.standby and not dry_run:
@@ -290,9 +304,10 @@ async def _serve_in_turn(
 
     policy = await asyncio.to_thread(warmed)
 
-    def follow(made: PluginChains) -> None:
+    def follow(made: PluginChains) -> str:
         nonlocal policy
         policy = made
+        return made.not_followed
 
     reloader = ConfigReloader(warmed, follow)
     standby.reload_problem = lambda: reloader.problem

@@ -484,3 +484,19 @@ async def test_a_failed_reload_keeps_the_running_plugins_and_says_so(
     await reloaded(running)
     assert running.daemon.policy is not before
     assert (await status()).problems == ()
+
+
+async def test_settings_that_need_a_restart_are_named(running: Running) -> None:
+    """They stay as they are: what was made by them at the start cannot follow."""
+
+    def reread() -> PluginChains:
+        return replace(running.policy(), at_start=["slurm.share_nodes", "daemon.run"])
+
+    running.daemon.reread = reread
+    await reloaded(running)
+    (problem,) = running.daemon.problems()
+    assert problem.startswith("slurm.share_nodes, daemon.run in site.toml differ")
+    assert "restart the daemon" in problem
+    running.daemon.reread = running.policy
+    await reloaded(running)
+    assert running.daemon.problems() == ()

@@ -11,13 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.adapters.users import forget_users
 from rtsched.core.config import PluginTable
 from rtsched.daemon.app import Daemon
 from rtsched.daemon.database import WriterEpoch, connect
 from rtsched.daemon.server import SocketServer
 from rtsched.daemon.settings import DaemonSettings, LiveSite
-from rtsched.daemon.start import policy_of, serve
+from rtsched.daemon.start import policy_again, policy_of, serve
 from rtsched.errors import ConfigError
 
 
@@ -48,6 +49,22 @@ def test_plans_that_no_batch_system_can_follow_are_refused(
 def test_other_planners_start(name: str, settings: dict[str, Any]) -> None:
     """What jobs can follow is planned live as it is in a replay."""
     assert policy_of(site(name, **settings))
+
+
+def test_a_reload_changes_only_what_a_running_daemon_can_follow() -> None:
+    """Its sockets, its database and the system's adapter stay as at its start, all of one kind."""
+    running = LiveSite(daemon=DaemonSettings(database="/a/db", cycle=5.0))
+    changed = LiveSite(
+        daemon=DaemonSettings(system="condor", database="/b/db", cycle=9.0, admins=["ann"]),
+        slurm=SlurmSettings(share_nodes=True, command_timeout_s=7.0),
+    )
+    policy = policy_again(changed, running)
+    assert policy.live.daemon == DaemonSettings(database="/a/db", cycle=9.0, admins=["ann"])
+    assert (policy.live.slurm, policy.live.shares_nodes) == (running.slurm, False)
+    assert sorted(policy.at_start) == [
+        *("daemon.database", "daemon.system", "slurm.command_timeout_s", "slurm.share_nodes")
+    ]
+    assert policy_again(running, running).at_start == []
 
 
 @pytest.mark.parametrize("system", ["slurm", "condor"])
