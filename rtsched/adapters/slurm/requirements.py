@@ -451,9 +451,10 @@ def requirements_of(
     shared = bool(facts.sharing.resources)
     request = _of_this_cluster(request, facts)
     part, node_request, wrong = part_of(name, request, facts, fresh=fresh)
-    per_task = request.per_task
+    own = request.per_task
     if fresh and part is not None:
         request = _with_processors_for_memory(request, part)
+    more = request.per_task > own
     limit = request.limit
     if math.isnan(limit):
         limit = part.default_s if part is not None else math.inf
@@ -491,7 +492,7 @@ def requirements_of(
                 f"no promise can be given in partition {part.name}: jobs of {part.above}, which "
                 "has a higher PriorityTier, start before on the same nodes"
             )
-    uneven = request.per_task != per_task and request.tasks % least != 0
+    uneven = more and request.tasks % least != 0
     needs = Requirements(
         partition=name,
         problem=problem,

@@ -257,9 +257,9 @@ class SlurmTranslator:
 
         A promised job gets whole nodes, its planned size, and the time limit that the plan leaves
         it; or where jobs share nodes the nodes planned for it; of several partitions the one that
-        it is planned in. It comes before all others in the
-        queue at once, for jobs without a promise may wait there for nodes that are still idle. A
-        divisible one gets its fractions at once: Slurm may start it before the next poll.
+        it is planned in. It comes before all others in the queue at once, for jobs without a
+        promise may wait there for nodes that are still idle. A divisible one gets its fractions at
+        once: Slurm may start it before the next poll.
         """
         facts = facts or SlurmFacts()
         kind = submission.jobs.kind[0]
