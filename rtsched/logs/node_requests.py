@@ -201,7 +201,8 @@ class NodeSets(Mapping[str, "Mask"]):
 
     So jobs need bring nothing but the text of their request; where nodes or features change, there
     is another machine, with other sets. A request of which something does not count, as when nodes
-    that it names are gone, allows no node. It names its partition.
+    that it names are gone, allows no node. It names its partition, or that of a job of one node
+    several.
 
     Parameters
     ----------
@@ -224,7 +225,7 @@ class NodeSets(Mapping[str, "Mask"]):
 
     def meant(self, request: str) -> NodesMeant:
         """Return the nodes of a request, and what of it does not count."""
-        return self._requested.meant(request, None, single=False)
+        return self._requested.meant(request, None, single=True)
 
     def __eq__(self, other: object) -> bool:
         """Return whether they are those of the same nodes and partitions."""

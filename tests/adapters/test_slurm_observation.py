@@ -41,6 +41,7 @@ from rtsched.adapters.slurm.rows import JobRows, ReservationRow, node_rows, part
 from rtsched.adapters.slurm.settings import SlurmSettings
 from rtsched.model.cluster import NodeState
 from rtsched.model.jobs import Kind
+from rtsched.model.resources import allowed_nodes
 
 NOW = 1_800_000_000.0
 
@@ -122,6 +123,25 @@ def waiting(**job: str) -> Any:
     found = rows(job)
     found.extra[0] = job.get("extra", "")
     return jobs_of(found, np.array([0]), facts())
+
+
+def test_a_job_of_one_node_may_use_the_nodes_of_all_its_partitions() -> None:
+    """A larger one those of the first: Slurm spreads no job over several partitions."""
+    said, default = partitions_of("PartitionName=a Nodes=n[0-1]\nPartitionName=b Nodes=n[4-5]\n")
+    shown = NODES.replace("Partitions=all", "Partitions=a", 2).replace(
+        "Partitions=all", "Partitions=b"
+    )
+    cluster = layout_of(node_rows(shown), said, default, set(), SlurmSettings()).cluster
+    plain = {"deadline": "N/A"}
+    found = rows(
+        plain | {"partition": "b,a"},
+        plain | {"partition": "b,a", "tres": "node=2", "maxnodes": "2"},
+        plain | {"partition": "a"},
+    )
+    jobs = jobs_of(found, np.arange(3), facts())
+    code, masks = allowed_nodes(jobs, cluster)
+    every = [np.arange(6).tolist(), *(np.flatnonzero(mask).tolist() for mask in masks)]
+    assert [every[at + 1] for at in code.tolist()] == [[0, 1, 2, 3, 4, 5], [2, 3, 4, 5], [0, 1]]
 
 
 def test_shapes() -> None:

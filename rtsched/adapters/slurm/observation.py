@@ -310,7 +310,7 @@ def jobs_of(
     if sizes is not None:
         plain["size"] = np.maximum(sizes, 1)
     specs = _specs(some)
-    requests = Texts.alike("", len(which))
+    requests = _in_any_partition(some, plain["size"])
     due = np.flatnonzero(some.deadline < math.inf).tolist()
     for at in sorted({*due, *specs}):
         i, spec = int(which[at]), specs.get(at, NOTHING)
@@ -390,6 +390,14 @@ def _plain(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
             "singleton": rows.dependency.map(lambda text: dependency_of(text).singleton, np.bool_),
         }
     )
+
+
+def _in_any_partition(rows: JobRows, size: NDArray[np.int32]) -> Texts:
+    """Return requests for the nodes of all partitions that a job of one node names."""
+    found = rows.partition.replaced(lambda text: f"--partition={text}" if "," in text else "")
+    for at in np.flatnonzero((size > 1) & found.map(bool, np.bool_)).tolist():
+        found[at] = ""  # Slurm spreads no job over several
+    return found
 
 
 def _demands(rows: JobRows, first: Texts, facts: SlurmFacts) -> dict[str, Any]:
