@@ -145,7 +145,7 @@ def read(path: Path, *, writable: bool = False) -> Any:
     OSError
         If the file cannot be read, or is another user's: reading it would run what it says.
     ValueError
-        If it is no such file, or not complete.
+        If it is no such file, not complete, damaged, or of other versions of Python or numpy.
     """
     with path.open("rb") as file:
         if os.fstat(file.fileno()).st_uid != os.geteuid():
@@ -165,9 +165,14 @@ def _read(descriptor: int, *, writable: bool) -> Any:
     at, magic = _END.unpack(memory[-_END.size :])
     if magic != _MAGIC or not 0 <= at < size:
         raise ValueError("it is not complete")
-    places, rest = pickle.loads(memory[at : -_END.size])  # noqa: S301  this user's own file
-    buffers = [memory[begin : begin + length] for begin, length in places]
-    return pickle.loads(rest, buffers=buffers)  # noqa: S301
+    try:
+        places, rest = pickle.loads(memory[at : -_END.size])  # noqa: S301  this user's own file
+        buffers = [memory[begin : begin + length] for begin, length in places]
+        return pickle.loads(rest, buffers=buffers)  # noqa: S301
+    except MemoryError:
+        raise
+    except Exception as error:  # whatever the file holds
+        raise ValueError(f"it cannot be read here ({error})") from error
 
 
 def _no_room(where: Path, size: int, error: OSError) -> OutputError:

@@ -82,6 +82,19 @@ def test_a_part_of_a_file_is_refused(tmp_path: Path, left: int) -> None:
         on_disk.read(path)
 
 
+@pytest.mark.parametrize(("old", "new"), [(b"numpy", b"nympu"), (b"\x80\x05", b"XX"), (b".", b"t")])
+def test_a_damaged_file_is_refused(tmp_path: Path, old: bytes, new: bytes) -> None:
+    """So is one that names a module which is not installed, as of another version of numpy."""
+    path = tmp_path / "value"
+    with path.open("xb") as file:
+        on_disk.write(file, np.arange(100.0))
+    whole = path.read_bytes()
+    assert old in whole[800:]
+    path.write_bytes(whole[:800] + whole[800:].replace(old, new))
+    with pytest.raises(ValueError, match="cannot be read here"):
+        on_disk.read(path)
+
+
 def test_the_file_of_another_user_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
