@@ -74,7 +74,7 @@ def may_restart(files: Sequence[Path]) -> bool:
     is_rtsched = "rtsched" in (program.name, program.parent.name)  # or `python -m rtsched`
     is_left_open = COMPILING and "RTSCHED_COMPILE" not in os.environ
     lasts = os.getpid() != 1 and hasattr(os, "fork")
-    return is_left_open and is_rtsched and lasts and all(file.is_file() for file in files)
+    return is_left_open and is_rtsched and lasts and all(map(os.path.isfile, files))
 
 
 def compile_beside(work: Callable[[], object]) -> int:

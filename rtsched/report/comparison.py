@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from rtsched.errors import ConfigError, InputError, MissingExtraError
+from rtsched.errors import ConfigError, MissingExtraError
 from rtsched.model.table import encode
 from rtsched.replay.measures import MEASURES
 from rtsched.report.axes import GRID, INK, MUTED, POLICIES
-from rtsched.report.files import Cells, cause_of, created, text_cells
+from rtsched.report.files import Cells, created, text_cells, unreadable
 from rtsched.report.store import SUMMARY, read_manifest
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ def _policies(directory: Path) -> dict[str, dict[str, Any]]:
     try:
         return msgspec.json.decode(path.read_bytes(), type=_Summary).policies
     except (OSError, ValueError) as error:
-        raise InputError(path, f"is damaged ({cause_of(error)}); replay again") from error
+        raise unreadable(path, error, "is damaged") from error
 
 
 class _Summary(msgspec.Struct):

@@ -35,6 +35,13 @@ def cause_of(error: Exception) -> str:
     return (isinstance(error, OSError) and error.strerror) or str(error)
 
 
+def unreadable(path: Path, error: Exception, what: str = "cannot be read") -> InputError:
+    """Return the refusal of a file of a replay that is kept: why it cannot be read, what helps."""
+    helps = "read it as a user who may" if isinstance(error, PermissionError) else "replay again"
+    what = "cannot be read" if isinstance(error, PermissionError) else what
+    return InputError(path, f"{what} ({cause_of(error)}); {helps}")
+
+
 @contextmanager
 def created(path: Path) -> Iterator[BinaryIO]:
     """Open a new file for writing; it is on the disk when the block ends."""
@@ -333,9 +340,7 @@ def read_cells(path: Path) -> dict[str, Cells]:
     try:
         return _read_parquet(path) if path.suffix == ".parquet" else _read_csv(path)
     except (OSError, ValueError, IndexError, UnicodeError, csv.Error) as error:
-        raise InputError(
-            path, f"is not a table written by rtsched ({cause_of(error)}); replay again"
-        ) from error
+        raise unreadable(path, error, "is not a table written by rtsched") from error
 
 
 def _arrow() -> tuple[Any, Any]:

@@ -34,7 +34,6 @@ from rtsched.replay.results import PolicyRun, PromisableJobs, Results, Workload
 from rtsched.report.files import (
     Cells,
     TableFormat,
-    cause_of,
     choice_cells,
     created,
     number_cells,
@@ -43,6 +42,7 @@ from rtsched.report.files import (
     table_cells,
     table_from,
     text_cells,
+    unreadable,
     write_text,
     writer_of,
 )
@@ -98,7 +98,7 @@ def read_manifest(directory: Path) -> Manifest:
         message = "contains no replay; save one with `rtsched replay LOG --out DIR`"
         raise InputError(directory, message) from error
     except (OSError, ValueError) as error:
-        raise InputError(path, f"is damaged ({cause_of(error)}); replay again") from error
+        raise unreadable(path, error, "is damaged") from error
     if manifest.version != VERSION:
         raise InputError(
             path, f"has version {manifest.version}, this rtsched reads {VERSION}; replay again"
@@ -308,7 +308,7 @@ class Stored:
         try:
             return msgspec.json.decode(path.read_bytes(), type=Summary)
         except (OSError, ValueError) as error:
-            raise InputError(path, f"cannot be read ({cause_of(error)}); replay again") from error
+            raise unreadable(path, error) from error
 
     @cached_property
     def workload(self) -> Workload:
@@ -404,9 +404,7 @@ class Findings:
                         finding.update(label=finding["job"], job=finding.pop("row"))
                         yield finding
         except (OSError, ValueError, KeyError) as error:
-            raise InputError(
-                self.path, f"cannot be read ({cause_of(error)}); replay again"
-            ) from error
+            raise unreadable(self.path, error) from error
 
 
 def folder_of(policy: str) -> str:

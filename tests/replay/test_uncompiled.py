@@ -98,6 +98,7 @@ def test_only_this_program_starts_again(tmp_path: Path, monkeypatch: pytest.Monk
         monkeypatch.setattr(sys, "argv", [program])
         assert may_restart([log])
         assert not may_restart([log, Path("/dev/stdin")])
+        assert not may_restart([tmp_path / ("x" * 300)])  # as in a directory that may not be read
     monkeypatch.setattr(os, "getpid", lambda: 1)
     assert not may_restart([log])
     monkeypatch.undo()

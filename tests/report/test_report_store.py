@@ -1,6 +1,8 @@
 """Kept replays: what was written is read back, the same bytes each time, wholly or not at all."""
 
 import csv
+import errno
+import io
 import json
 import os
 import subprocess
@@ -253,6 +255,29 @@ def test_damaged_directories_are_told(replay, tmp_path):
     manifest.write_text("{")
     with pytest.raises(InputError, match="is damaged"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "summary.json", "log.parquet", "mcdf/decisions.jsonl"]
+)
+def test_files_that_may_not_be_read(replay, tmp_path, monkeypatch, name):
+    """Another user's results are whole: the advice is not to replay again."""
+    write(tmp_path, *replay)
+    opened = io.open
+
+    def read_all():
+        kept = read(tmp_path)
+        return kept.summary, kept.workload, list(kept.run("mcdf").decisions)
+
+    def refuse(file, *arguments, **named):
+        if str(file) == str(tmp_path / name):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(file))
+        return opened(file, *arguments, **named)
+
+    monkeypatch.setattr("io.open", refuse)
+    why = rf"{name}: cannot be read \(Permission denied\); read it as a user who may$"
+    with pytest.raises(InputError, match=why):
+        read_all()
 
 
 def test_parquet_without_pyarrow_names_the_extra(replay, tmp_path, monkeypatch):
