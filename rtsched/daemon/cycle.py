@@ -25,7 +25,7 @@ from rtsched.daemon.promises import JournalEntry
 from rtsched.daemon.reconcile import reconcile
 from rtsched.daemon.replanning import replan
 from rtsched.daemon.restarting import NEVER, restarted
-from rtsched.daemon.site import Step, entry_of
+from rtsched.daemon.site import Step, entry_of, late_by_reservation
 from rtsched.model.actions import (
     Action,
     ExchangePlaces,
@@ -195,7 +195,13 @@ def _may_end_late(site: Site, before: Site, now: float) -> tuple[Action, ...]:
     late, then = site.at_risk, before.at_risk
     runs = set(site.snapshot.allocations.entries.job.tolist())
     texts = {
-        job: messages.may_end_late(end, site.promises[job].deadline, now, runs=job in runs)
+        job: messages.may_end_late(
+            end,
+            site.promises[job].deadline,
+            now,
+            runs=job in runs,
+            reserved=late_by_reservation(site, job, now),
+        )
         for job, end in late.items()
         if job not in then and job < FIRST_OWN_ID and now < site.promises[job].deadline
     }

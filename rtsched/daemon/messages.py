@@ -186,20 +186,29 @@ def begins_again(deadline: float, start: float, now: float, *, lost: bool) -> st
     )
 
 
-def may_end_late(end: float, deadline: float, now: float, *, runs: bool) -> str:
+def may_end_late(
+    end: float, deadline: float, now: float, *, runs: bool, reserved: bool = False
+) -> str:
     """Return what a user reads whose job runs, or is planned to, until `end`, after its deadline.
 
     All times in seconds since the epoch; inf: it is suspended, or has no place in the plan.
+    `reserved`: a reservation of the site delays it.
     """
     if not math.isfinite(end):
         why = SUSPENDED if runs else NO_PLACE
         return f"{PREFIX}at risk: {why}; it is promised to end by {moment(deadline, now)}"
     what = "the job may run until" if runs else "the job is now planned to end by"
-    unless = "" if runs else ", unless jobs that run there end early"
+    unless = "" if runs else f", {unless_earlier(reserved=reserved)}"
     return (
         f"{PREFIX}at risk: {what} {moment(end, now)}, later than the promised "
         f"{moment(deadline, now)}{unless}"
     )
+
+
+def unless_earlier(*, reserved: bool) -> str:
+    """Return what would let a job that is planned too late end in time."""
+    what = "a reservation of the site ends" if reserved else "jobs that run there end"
+    return f"unless {what} early"
 
 
 def in_time_again(deadline: float, now: float) -> str:

@@ -525,6 +525,18 @@ def _late_plans(site: Site) -> dict[int, float]:
     return {job: end for job, end in ends if job in promises and promises[job].state != "offered"}
 
 
+def late_by_reservation(site: Site, job: int, now: float) -> bool:
+    """Return whether a planned job ends late whatever runs, as the site reserved a node of it."""
+    plan, blocked = site.snapshot.plan, site.snapshot.blocked
+    if (entry := entry_of(plan, job)) < 0:
+        return False
+    seconds = float(plan.entries.end[entry] - plan.entries.start[entry])
+    latest = site.promises[job].deadline + LATE - seconds
+    of_job = np.isin(blocked.node, plan.nodes_of(entry))
+    never = (blocked.start < now + seconds) & (blocked.end > latest)
+    return bool((of_job & never).any())
+
+
 def promised_deadlines(site: Site, jobs: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the deadlines promised to jobs, seconds since the epoch; inf: none is."""
     promises = site.snapshot.promises

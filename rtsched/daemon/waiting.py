@@ -11,8 +11,9 @@ import numpy as np
 
 from rtsched.core.plan_repair import by_room, without_room
 from rtsched.daemon.estimating import LatestEstimates, held_back
+from rtsched.daemon.messages import unless_earlier
 from rtsched.daemon.questions import EstimateRecord, Reason, StartEstimate
-from rtsched.daemon.site import entry_of
+from rtsched.daemon.site import entry_of, late_by_reservation
 from rtsched.estimates.tables import BOUNDS
 from rtsched.model.blocked import NOTHING_BLOCKED
 from rtsched.model.resources import allowed_nodes
@@ -50,7 +51,8 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
         nodes = counted(int(snapshot.plan.entries.size[entry]), "node")
         text = f"it is planned to start at {moment(start, now)} on {nodes} reserved for it"
         if job in site.promises and snapshot.plan.entries.end[entry] > site.promises[job].deadline:
-            text += ", too late for its deadline unless jobs that run there end early"
+            unless = unless_earlier(reserved=late_by_reservation(site, job, now))
+            text += f", too late for its deadline {unless}"
         return (*found, Reason("wait.planned", text))
     row = snapshot.queued.take(snapshot.queued.id == job)
     found += [*_after_others(snapshot, job), *_begins(row, now)]

@@ -505,7 +505,12 @@ def test_a_promise_is_moved_out_of_the_way_of_a_new_reservation(shared: bool) ->
     assert starts(scene) == [1000.0]
 
     scene.blocked = Blocked.of([span(0, 100, 5000), span(1, 100, 1300)])
-    assert not scene.poll(T0 + 4, ((7, token),)).changed  # it is at risk
+    settled = scene.poll(T0 + 4, ((7, token),))
+    assert not settled.changed
+    assert told(settled)[7].startswith("rtsched: at risk: ")
+    assert told(settled)[7].endswith(", unless a reservation of the site ends early")
+    (reason,) = waits(scene.site, None, 7, T0 + 4)
+    assert reason.text.endswith("its deadline unless a reservation of the site ends early")
     settled = scene.poll(T0 + 1205, ((7, token),))
     assert [record.state for record in settled.changed] == ["broken"]
     assert any(isinstance(action, Notify) for action in settled.actions)
