@@ -212,6 +212,23 @@ def test_an_array_that_runs() -> None:
     assert state_of(found, []).observation.running.tasks.tolist() == [60]
 
 
+HELD = {"jobid": "19", "jobarrayid": "12_7", "state": "PENDING", "reason": "JobHeldUser"}
+
+
+def test_an_array_some_of_whose_tasks_are_held() -> None:
+    """It is not held before only held tasks are left; then its nodes are not kept for them."""
+    for shown in (rows(HELD, WAITING), rows(WAITING, HELD)):
+        found = joined_arrays(shown, [], FACTS, NOW)
+        assert (found.id.tolist(), found.reason) == ([12], ["Resources"])
+        assert found.tasks.tolist() == [61]
+    begun, inside = [reservation(NOW - 100)], HELD | {"reservation": "rtsched_12"}
+    found = joined_arrays(rows(inside, task(1, 13, NOW - 50)), begun, FACTS, NOW)
+    assert found.state == ["RUNNING"]
+    found = joined_arrays(rows(inside), begun, FACTS, NOW)
+    assert (found.id.tolist(), found.state) == ([12], ["PENDING"])
+    assert state_of(found, begun).observation.marks.held.tolist() == [True]
+
+
 def test_an_array_that_runs_on_the_nodes_that_it_asked_for() -> None:
     """Of the others none is smaller that it could have got."""
     names, features = ["n1", "n2", "n3"], ["large", "large", "small"]

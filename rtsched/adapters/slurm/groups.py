@@ -39,6 +39,7 @@ from rtsched.adapters.slurm.rows import (
     Components,
     Texts,
     alive,
+    is_held,
     taken,
     with_joined,
 )
@@ -85,7 +86,7 @@ def joined_arrays(
     joined, dropped = [], set[int]()
     for array, which in members.items():
         tasks = _Tasks.of(rows, array, which, ours.get(f"{PREFIX}{array}"))
-        if tasks.waits and not tasks.begun(now):
+        if tasks.held or (tasks.waits and not tasks.begun(now)):
             joined.append(_as_array(taken(rows, tasks.waits[:1]), tasks))
             dropped.update(set(which).difference(tasks.runs))
             continue
@@ -97,7 +98,7 @@ def joined_arrays(
 
 @dataclass(frozen=True)
 class _Tasks:
-    """The tasks of an array: rows of those that wait, and of those that run."""
+    """The tasks of an array: rows of those that wait, held ones last, and of those that run."""
 
     rows: JobRows
     array: int
@@ -112,7 +113,13 @@ class _Tasks:
         """Return the tasks that these rows show."""
         waits = [at for at in which if rows.state[at] in WAITING]
         runs = [at for at in which if at not in waits and alive(rows.state[at])]
+        waits.sort(key=lambda at: is_held(rows.reason[at]))
         return cls(rows, array, waits, runs, reservation)
+
+    @property
+    def held(self) -> bool:
+        """Whether only held tasks are left: nobody knows when they will be released."""
+        return not self.runs and bool(self.waits) and is_held(self.rows.reason[self.waits[0]])
 
     @property
     def left(self) -> int:

@@ -27,6 +27,7 @@ from rtsched.adapters.slurm.rows import (
     MEGABYTE,
     WAITING,
     Texts,
+    is_held,
     names_of_job,
     number,
     pairwise,
@@ -161,7 +162,7 @@ def marks_of(
     deferred = mark.map(is_deferred, np.bool_)
     lacks = reason.map(_BAD_CONSTRAINTS.__eq__, np.bool_) & some.features.map(bool, np.bool_)
     first = (some.priority == 0) & ~lacks
-    held = first | reason.map(lambda text: text.startswith("JobHeld"), np.bool_)
+    held = first | reason.map(is_held, np.bool_)
     last = np.full(len(which), -1, np.int64)
     for job, components in rows.components.items():
         last[some.id == job] = max(components.ids)

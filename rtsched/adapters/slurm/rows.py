@@ -350,6 +350,11 @@ def alive(state: str) -> bool:
     return state in WAITING or ENDINGS.get(state) == Ending.RUNNING
 
 
+def is_held(reason: str) -> bool:
+    """Return whether a job waits for this reason since somebody, or Slurm, holds it."""
+    return reason.startswith("JobHeld")
+
+
 def text(value: str) -> str:
     """Return a text, empty where Slurm's commands say that there is none."""
     return "" if value in _EMPTY else value
