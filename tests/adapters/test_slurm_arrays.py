@@ -229,6 +229,13 @@ def test_an_array_some_of_whose_tasks_are_held() -> None:
     assert state_of(found, begun).observation.marks.held.tolist() == [True]
 
 
+def test_a_job_whose_reservation_slurm_deleted() -> None:
+    """Slurm holds it: licences that were lowered make it delete reservations of more."""
+    shown = rows({"jobid": "7", "state": "RESV_DEL_HOLD", "reason": "JobHeldAdmin"})
+    marks = state_of(shown, []).observation.marks
+    assert marks.texts("problem") == ["Slurm deleted its reservation, and holds it"]
+
+
 def test_an_array_that_runs_on_the_nodes_that_it_asked_for() -> None:
     """Of the others none is smaller that it could have got."""
     names, features = ["n1", "n2", "n3"], ["large", "large", "small"]

@@ -61,6 +61,9 @@ NOT_LAUNCHED = "Slurm could not launch it, and holds it"
 """Nobody asked for that hold; a controller that goes on with an older state causes it, too: it has
 jobs launched a second time that run already."""
 
+RESERVATION_DELETED = "Slurm deleted its reservation, and holds it"
+"""Such as one with more licences than slurm.conf names now."""
+
 NOT_VALID = {
     "InvalidQOS": "Slurm does not start it: its QOS is not valid, or not for it (InvalidQOS)",
     "InvalidAccount": "Slurm does not start it: its account is not valid (InvalidAccount)",
@@ -187,6 +190,8 @@ def marks_of(
         "notify": notify,
         "otherwise": otherwise,
     }
+    for at in np.flatnonzero(some.state.map("RESV_DEL_HOLD".__eq__, np.bool_)).tolist():
+        texts["problem"][at] = RESERVATION_DELETED
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():
             texts["problem"][at] = texts["problem"][at] or problem
