@@ -451,9 +451,9 @@ def _demands(
         unknown = ~(demand[:, named] > 0).any(axis=1)
         demand[unknown] = np.maximum(demand, told)[unknown]
         typed = np.flatnonzero(named & np.array([":" in name for name in resources]))
-        whole = [resources.index(resources[at].partition(":")[0]) for at in typed]
+        total_of = [resources.index(resources[at].partition(":")[0]) for at in typed]
         untyped = np.flatnonzero(~(demand[:, typed] > 0).any(axis=1))[:, None]
-        demand[untyped, typed] = np.minimum(told[untyped, typed], demand[untyped, whole])
+        demand[untyped, typed] = np.minimum(told[untyped, typed], demand[untyped, total_of])
     if CPU in resources:
         cores = demand[:, resources.index(CPU)]
         held = -(-held // nodes[:, 0])
