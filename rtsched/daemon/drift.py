@@ -182,7 +182,7 @@ def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int6
     whose time limit was shortened is planned for no longer than that. One that `ran` at the poll
     before and waits again may request what it was measured to use, as HTCondor's defaults do.
     """
-    requested = _charged(requested, observation)
+    requested = _in_charged_accounts(requested, observation)
     requested = _with_fewer_tasks(requested, observation)
     requested = _as_measured(requested, observation, ran)
     requested = _with_shorter_limits(requested, observation)
@@ -205,7 +205,7 @@ def with_present(requested: Jobs, observation: Observation, ran: NDArray[np.int6
     return requested.replace(size_max=np.where(fewer, most, requested.size_max).astype(np.int32))
 
 
-def _charged(requested: Jobs, observation: Observation) -> Jobs:
+def _in_charged_accounts(requested: Jobs, observation: Observation) -> Jobs:
     """Return the jobs in the accounts that they are shown in."""
     for shown in (observation.queued, observation.running):
         place, there = places(shown.id, requested.id)

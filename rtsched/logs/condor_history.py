@@ -249,7 +249,7 @@ class CondorHistoryReader:
             self._assume("of a job that ran and is held, or waits again, the last run counts")
         if end < start or run < 0 or start < 0:
             return "it ends before it starts", []
-        self._note_what_is_lost(ad, run)
+        self._note_left_out(ad, run)
         self._replace(job, start, line, ended=ended)
         schedd = name.partition("#")[0] if name else None
         called = text(ad, "cmd") if self._details else None
@@ -285,8 +285,8 @@ class CondorHistoryReader:
         codes = [self._coders[key].code(value) for key, value in zip(_TEXTS, texts, strict=True)]
         return "", [*(row[key] for key in _NUMBERS), *codes]
 
-    def _note_what_is_lost(self, ad: Record, run: float) -> None:
-        """Count what is told of a job that ran and has no place in a replay."""
+    def _note_left_out(self, ad: Record, run: float) -> None:
+        """Count what a record says of its job that a replay leaves out."""
         if run > 0 and number(ad, "numjobstarts") > 1:
             self._assume("of a job that started more than once what it lost is not replayed")
         if run > 0 and number(ad, "cumulativesuspensiontime") > 0:

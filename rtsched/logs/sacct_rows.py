@@ -446,14 +446,14 @@ def _demands(
     demand = -(-demand // np.where(per_node, nodes, 1))
     if others:
         each, together = (table([pair[at] for pair in others], generic[0]) for at in (0, 1))
-        told = np.maximum(each, -(-together // nodes))
+        stated = np.maximum(each, -(-together // nodes))
         named = np.array([name.startswith(GRES) for name in resources])
         unknown = ~(demand[:, named] > 0).any(axis=1)
-        demand[unknown] = np.maximum(demand, told)[unknown]
+        demand[unknown] = np.maximum(demand, stated)[unknown]
         typed = np.flatnonzero(named & np.array([":" in name for name in resources]))
         total_of = [resources.index(resources[at].partition(":")[0]) for at in typed]
         untyped = np.flatnonzero(~(demand[:, typed] > 0).any(axis=1))[:, None]
-        demand[untyped, typed] = np.minimum(told[untyped, typed], demand[untyped, total_of])
+        demand[untyped, typed] = np.minimum(stated[untyped, typed], demand[untyped, total_of])
     if CPU in resources:
         cores = demand[:, resources.index(CPU)]
         held = -(-held // nodes[:, 0])

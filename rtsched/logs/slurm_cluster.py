@@ -126,6 +126,9 @@ _MEGABYTE = 2**20
 _ALONE = {"shared": "EXCLUSIVE", "oversubscribe": "EXCLUSIVE", "exclusive": "NODE"}
 """Settings of partitions that give jobs whole nodes."""
 
+FORCED = re.compile(r"FORCE(?!:1$).*", re.IGNORECASE)
+"""OverSubscribe of partitions in which several jobs may have the same cores."""
+
 Pairs = dict[str, str]
 
 
@@ -268,13 +271,13 @@ def gives_whole_nodes(path: str, text: str) -> bool:
 
 
 def shares_cores(path: str, text: str) -> list[str]:
-    """Return the partitions in which several jobs have the same cores (OverSubscribe=FORCE)."""
+    """Return the partitions in which several jobs may have the same cores, as `FORCED`."""
     lines = conf_lines(Path(path), text, [])
     return sorted(
         name
         for setting in ("shared", "oversubscribe")
         for name, (_, value) in partition_settings(lines, setting).items()
-        if value.upper().startswith("FORCE") and not value.endswith(":1")
+        if FORCED.fullmatch(value)
     )
 
 

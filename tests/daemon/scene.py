@@ -119,8 +119,8 @@ class Scene:
 
         `demand`: the cores and GPUs that it takes on each node, where jobs share nodes;
         `singleton`: it waits for the jobs of its name; `by`: who judges it, in place of ours;
-        `otherwise`: what becomes of it without a promise; `elsewhere`: partitions that it names
-        besides.
+        `otherwise`: what becomes of it without a promise; `elsewhere`: the other partitions
+        that it names.
         """
         text = {"partition": None, "account": None, "qos": None, **columns}
         arrays = {k: [v] for k, v in text.items() if v is not None}

@@ -130,7 +130,7 @@ NodeName=slow1 Arch=x86_64 CoresPerSocket=1
 
 
 @pytest.mark.parametrize(
-    ("shown", "told"),
+    ("shown", "forced"),
     [
         ("OverSubscribe=FORCE:2", True),
         ("Shared=FORCE", True),
@@ -138,12 +138,12 @@ NodeName=slow1 Arch=x86_64 CoresPerSocket=1
         ("OverSubscribe=NO", False),
     ],
 )
-def test_partitions_whose_jobs_share_cores_are_told(tmp_path: Path, shown: str, told: bool) -> None:
+def test_partitions_whose_jobs_share_cores(tmp_path: Path, shown: str, forced: bool) -> None:
     """A replay gives each core to one job, whatever the machine does."""
     text = f"{SHOWN}\nPartitionName=all Nodes=fast1,slow1 {shown}\n"
     _, notes = read_cluster(write(tmp_path / "nodes", text))
     sentence = "jobs of all may share cores (OverSubscribe=FORCE): not replayed"
-    assert (sentence in notes) is told
+    assert (sentence in notes) is forced
 
 
 def test_scontrol_text_of_which_some_fields_are_left(tmp_path: Path) -> None:

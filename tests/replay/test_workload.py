@@ -152,7 +152,7 @@ def test_a_dependency_on_an_array_needs_one_of_its_tasks():
 
 
 @pytest.mark.parametrize(
-    ("tiers", "nodes", "told"),
+    ("tiers", "nodes", "first"),
     [
         ({"high": 10}, {}, 1),  # Slurm's default is 1; nodes of unknown partitions are all
         ({"high": 10}, {"high": [True, True, False, False], "low": [False, True, True, True]}, 1),
@@ -161,15 +161,15 @@ def test_a_dependency_on_an_array_needs_one_of_its_tasks():
         ({"low": 2, "other": 9}, {}, 2),
     ],
 )
-def test_partitions_that_go_first_are_told(tiers, nodes, told):
+def test_partitions_that_go_first_are_named(tiers, nodes, first):
     """Slurm looks at PriorityTier before any priority; no policy of a replay does."""
     masks = {name: np.array(mask) for name, mask in nodes.items()}
     machine = Cluster(Cluster.uniform(4).nodes, masks)
     read = log(partition=["high", "low", "low"])
     work = prepare(read, RIGID, machine, preemption=SitePreemption(tiers=tiers))
     (*_, last) = [line for line in work.assumptions if "PriorityTier" in line] or [""]
-    assert last.startswith(f"{told} job" if told else "")
-    assert bool(last) is bool(told)
+    assert last.startswith(f"{first} job" if first else "")
+    assert bool(last) is bool(first)
 
 
 def test_a_log_without_a_usable_job_is_refused():

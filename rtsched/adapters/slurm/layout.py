@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from rtsched.adapters.slurm.facts import Partition, Sharing, default_memory, lim
 from rtsched.adapters.slurm.rows import MEGABYTE, number
 from rtsched.logs.hostlist import names_of
 from rtsched.logs.node_requests import MOST_KEPT, Hardware, NodeSets
-from rtsched.logs.slurm_cluster import has_whole_nodes
+from rtsched.logs.slurm_cluster import FORCED, has_whole_nodes
 from rtsched.model.blocked import Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.resources import CPU, MEMORY
@@ -88,10 +87,6 @@ class ClusterLayout:
         """Return the rows of a node list; names that are not known are left out."""
         found = (self.row.get(name, -1) for name in names_of(nodes))
         return np.array([row for row in found if row >= 0], np.int32)
-
-
-_FORCED = re.compile(r"FORCE(?!:1$).*", re.IGNORECASE)
-"""OverSubscribe of partitions in which several jobs may have the same cores."""
 
 
 @dataclass(eq=False)
@@ -212,7 +207,7 @@ class PartitionParts:
         Slurm starts no job whose cores may be shared beside one whose cores may not.
         """
         how = {each: pairs.get("oversubscribe", "") for each, pairs in self.shown.items()}
-        shared = {each for each, text in how.items() if _FORCED.fullmatch(text)}
+        shared = {each for each, text in how.items() if FORCED.fullmatch(text)}
         if not self.sharing.resources or name not in shared:
             return ""
         others = (self.cluster.partitions[each] for each in how if each not in shared)
