@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 FIRST_USER = 61_000
 DAY = 86400.0
+EACH = 2_000
+"""Promises that a user may have at most."""
 
 
 class MadeUp:
@@ -170,14 +172,22 @@ def admission_of(daemon: Daemon) -> AdmissionController:
 
 
 async def promise(daemon: Daemon, promises: int) -> None:
-    """Give promises until there are so many, as submissions would."""
-    random, admission = np.random.default_rng(7), admission_of(daemon)
+    """Give promises until there are so many, as submissions would.
+
+    Raises
+    ------
+    SystemExit
+        If as many are rejected.
+    """
+    random, admission, rejected = np.random.default_rng(7), admission_of(daemon), 0
     while len(daemon.site.promises) < promises:
-        now = time.time()
-        fields = job_fields(
-            FIRST_USER, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY
-        )
+        now, user = time.time(), FIRST_USER + len(daemon.site.promises) // EACH
+        fields = job_fields(user, int(random.integers(1, 9)), now + random.uniform(1, 6) * DAY)
         submission = daemon.translator.describe(fields, daemon.site.facts, now)
         judged = admission.judge(daemon.site, submission, now)
         if judged.verdict == "admit":
             await daemon.commit(judged.site, judged.changed)
+            continue
+        rejected += 1
+        if rejected > promises:
+            raise SystemExit(f"no more is promised: {judged.reply.text}")

@@ -35,22 +35,22 @@ def broken_promise(
     plan: Schedule, jobs: Jobs, snapshot: Snapshot, promise: NDArray[np.float64]
 ) -> str | None:
     """Return which promise a plan breaks that the present plan does not break, as `plan_fault`."""
-    deadline = np.full(len(plan), np.inf)
+    place, there = places(snapshot.plan.entries.job, plan.entries.job)
+    before = np.full(len(plan), -np.inf)
+    before[there] = snapshot.plan.entries.end[place[there]]
+    later = plan.entries.end > before  # the others end in time, or did not before
+    job, end, before = plan.entries.job[later], plan.entries.end[later], before[later]
+    deadline = np.full(len(job), np.inf)
     promises = snapshot.promises  # they count before those given now
     for ids, deadlines in ((jobs.id, promise), (promises.job, promises.deadline)):
-        row, promised = places(ids, plan.entries.job)
+        row, promised = places(ids, job)
         deadline[promised] = deadlines[row[promised]]
     until = deadline + ROUNDING + RELATIVE * np.maximum(deadline - snapshot.now, 0.0)
-    late = plan.entries.end > until
-    if not late.any():
-        return None
-    before, there = places(snapshot.plan.entries.job, plan.entries.job)
-    late[there] &= snapshot.plan.entries.end[before[there]] <= until[there]
+    late = (end > until) & (before <= until)
     if not late.any():
         return None
     k = int(np.argmax(late))
-    seconds = plan.entries.end[k] - deadline[k]
-    return f"ends job {plan.entries.job[k]} {seconds:g} s after the deadline it is promised"
+    return f"ends job {job[k]} {end[k] - deadline[k]:g} s after the deadline it is promised"
 
 
 def broken_order(plan: Schedule, snapshot: Snapshot) -> str | None:

@@ -75,7 +75,11 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
     could itself.
     """
     if not by_room(snapshot):
-        return _last_of(plan, snapshot.free_in[plan.nodes]) <= within
+        busy, some = snapshot.free_in > within, plan.ragged.lengths > 0
+        found = ~some
+        if some.any() and not busy.all():
+            found[some] = ~np.logical_or.reduceat(busy[plan.nodes], plan.indptr[:-1][some])
+        return found
     free, entry = np.ones(len(plan), np.bool_), plan.rows()
     free[entry[~snapshot.cluster.usable[plan.nodes]]] = False
     now = np.zeros(len(plan))

@@ -20,7 +20,7 @@ import numpy as np
 import structlog
 
 from rtsched.daemon import messages
-from rtsched.daemon.promises import JournalEntry, OpenPromises
+from rtsched.daemon.promises import JournalEntry
 from rtsched.daemon.site import Secured, Step, entry_of
 from rtsched.errors import PlannerError
 from rtsched.model.actions import Action, Admit, Cancel, DropDeadline, Notify, Release
@@ -275,7 +275,7 @@ def _adopted(site: Site, job: int, result: AdmissionResult, now: float) -> Step:
     if result.verdict == "admit":
         (promise,) = result.changed
         promise = msgspec.structs.replace(promise, token=token)
-        after = replace(after, promises=OpenPromises({**after.promises, job: promise}))
+        after = replace(after, promises=after.promises.with_new(promise))
         changed, text = (promise,), messages.promised_again(promise.deadline, now)
     else:
         after = site.noted(job, declined="", orphan="")

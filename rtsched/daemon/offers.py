@@ -174,7 +174,7 @@ def _equal(one: Jobs, other: Jobs, name: str) -> bool:
 
 def dropped(before: Site, after: Site, now: float, why: str) -> tuple[Promise, ...]:
     """Return the offers of `before` that `after` no longer holds, as lapsed."""
-    gone = sorted(before.promises.keys() - after.promises.keys())
+    gone = sorted(job for job in before.promises.offers.tolist() if job not in after.promises)
     return tuple(lapsed(before.promises[job], why, now) for job in gone)
 
 

@@ -17,11 +17,12 @@ from rtsched.adapters.files import replace_file
 from rtsched.adapters.live import FIRST_OWN_ID
 from rtsched.errors import RtschedError
 from rtsched.model.jobs import Jobs
-from rtsched.model.schedule import Entries, Schedule
-from rtsched.model.snapshot import places
+from rtsched.model.schedule import Commitment, Entries, Promises, Schedule
+from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import Amounts, Ragged, Table, Text, amounts_from, resource_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -127,6 +128,11 @@ class OpenPromises(dict[int, Promise]):
         return {uid: tuple(promises) for uid, promises in found.items()}
 
     @cached_property
+    def ledger(self) -> Promises:
+        """These as planners know them, in order of their jobs' ids."""
+        return _ledger_of(sorted(self.values(), key=lambda promise: promise.id))
+
+    @cached_property
     def ids(self) -> NDArray[np.int64]:
         """The ids of all, in order of the promises here."""
         return np.fromiter(self, np.int64, len(self))
@@ -147,7 +153,39 @@ class OpenPromises(dict[int, Promise]):
             offered = promise.state == "offered"
             more.__dict__["of_users"] = {**self.of_users, promise.uid: tuple(own)}
             more.__dict__["offers"] = np.append(self.offers, promise.id) if offered else self.offers
+            ledger = self.ledger.with_rows(_ledger_of([promise]))
+            ascends = (ledger.job[1:] > ledger.job[:-1]).all()
+            more.__dict__["ledger"] = ledger if ascends else ledger.take(np.argsort(ledger.job))
         return more
+
+    def without(self, jobs: Iterable[int]) -> OpenPromises:
+        """Return these without those of some jobs; the same ones, if there are none."""
+        gone = self.keys() & jobs
+        if not gone:
+            return self
+        left = OpenPromises(self)
+        for job in gone:
+            del left[job]
+        ids = np.array(sorted(gone), np.int64)
+        users, of_users = {self[job].uid for job in gone}, self.of_users.copy()
+        for uid in users:
+            own = tuple(promise for promise in of_users.pop(uid) if promise.id not in gone)
+            of_users |= {uid: own} if own else {}
+        left.__dict__["of_users"] = of_users
+        left.__dict__["offers"] = self.offers[~are_in(self.offers, ids)]
+        left.__dict__["ledger"] = self.ledger.take(~are_in(self.ledger.job, ids))
+        return left
+
+
+def _ledger_of(promises: Sequence[Promise]) -> Promises:
+    firm = [p.state == "firm" for p in promises]
+    return Promises.build(
+        len(promises),
+        job=[p.id for p in promises],
+        deadline=[p.deadline for p in promises],
+        made_at=[p.made_at for p in promises],
+        commitment=np.where(firm, Commitment.FIRM, Commitment.PROVISIONAL),
+    )
 
 
 class JournalEntry(msgspec.Struct, frozen=True):

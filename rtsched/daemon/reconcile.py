@@ -22,7 +22,6 @@ from rtsched.daemon.site import (
     Site,
     Step,
     in_order,
-    ledger_of,
     on_nodes,
     renamed,
     renumbered,
@@ -82,9 +81,8 @@ def reconcile(
     if new:
         own_ids = {job: own for own, job in names.items()}
         gone = {own_ids.get(promise.id, promise.id) for promise in new}
-        left = {job: promise for job, promise in promises.items() if job not in gone}
         open_ = {promise.id: promise for promise in new if promise.state in OPEN}
-        promises = OpenPromises(left | open_)
+        promises = OpenPromises(promises.without(gone) | open_)
     requested = _of_records(site.requested, names, promises)
     requested = with_present(requested, observation, site.snapshot.running.id)
     failed = observation.completions.take(
@@ -131,7 +129,7 @@ def closed_by_poll(
     """
     lost = _renumbered(site, observation, now)
     gone = {promise.id for promise in lost}
-    left = OpenPromises({job: each for job, each in site.promises.items() if job not in gone})
+    left = site.promises.without(gone)
     site = replace(site, promises=left)
     names = _recognised(site, observation)
     shown = _Observed.of(site, observation, names, NEVER)
@@ -386,8 +384,7 @@ def _with_observation(
     kept = are_in(plan.entries.job, requested.id[waits])
     plan = plan if kept.all() else plan.take(np.flatnonzero(kept))
     links = _links(site.links, names, promises, observation)
-    ledger = old.promises if promises is site.promises else ledger_of(promises.values())
-    moved = plan is not old.plan or not ledger.equals(old.promises)
+    moved = plan is not old.plan or not promises.ledger.equals(old.promises)
     same = _same(old.cluster, cluster)
     snapshot = replace(
         old,
@@ -399,7 +396,7 @@ def _with_observation(
         accounts=old.accounts
         if observation.accounts.equals(old.accounts)
         else observation.accounts,
-        promises=ledger if moved else old.promises,
+        promises=promises.ledger,
         plan=plan,
         edges=Edges.joined([observation.edges, links]),
         periodic=old.periodic

@@ -19,7 +19,7 @@ import structlog
 from rtsched.adapters.live import FIRST_OWN_ID, PART, Completions, CompletionStatus
 from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
 from rtsched.daemon.reconcile import overlooked
-from rtsched.daemon.site import LikelyPromises, Site, in_order, ledger_of
+from rtsched.daemon.site import LikelyPromises, Site, in_order
 from rtsched.errors import AdapterError, RtschedError
 from rtsched.model.cluster import Cluster, Nodes
 from rtsched.model.jobs import NOBODY, Jobs
@@ -93,7 +93,7 @@ def recovered(stored: StoredState) -> Site:
         cluster=Cluster(Nodes.build(len(names), name=names)),
         queued=queued,
         running=running,
-        promises=ledger_of(promises.values()),
+        promises=promises.ledger,
         plan=plan.take(np.flatnonzero(are_in(plan.entries.job, queued.id))),
         states=states,
         version=stored.version,

@@ -38,12 +38,11 @@ from rtsched.core.plan_repair import (
 )
 from rtsched.daemon import messages
 from rtsched.daemon.instant import with_imminent_started, with_started
-from rtsched.daemon.promises import OpenPromises, decode_jobs, encode_jobs
+from rtsched.daemon.promises import decode_jobs, encode_jobs
 from rtsched.daemon.qos_limits import room_from
 from rtsched.daemon.site import (
     Step,
     entry_of,
-    ledger_of,
     promised_deadlines,
     with_late_plans_accepted,
 )
@@ -732,13 +731,12 @@ def _broken(site: Site, failed: NDArray[np.int64], wording: messages.Wording, no
             texts[job] = text
         elif promise.state == "provisional":
             unnotified[promise.token] = promise
-    lost = set(failed.tolist())
-    promises = OpenPromises({job: r for job, r in site.promises.items() if job not in lost})
+    promises = site.promises.without(failed.tolist())
     requested = site.requested.take(~are_in(site.requested.id, failed))
     ours = [r.id for r in changed if r.id not in site.marks.job]
     queued = site.snapshot.queued
     queued = queued.take(~are_in(queued.id, np.array(ours, np.int64))) if ours else queued
-    snapshot = replace(site.snapshot, queued=queued, promises=ledger_of(promises.values()))
+    snapshot = replace(site.snapshot, queued=queued, promises=promises.ledger)
     after = replace(
         site, snapshot=snapshot, promises=promises, requested=requested, unnotified=unnotified
     )

@@ -17,10 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, Marks
-from rtsched.daemon.promises import AT_RISK, OPEN, OpenPromises
+from rtsched.daemon.promises import AT_RISK, OpenPromises
 from rtsched.estimates.calibration import LikelyLevel
 from rtsched.model.jobs import NOBODY, Edges, Jobs
-from rtsched.model.schedule import Commitment, Promises, Schedule
 from rtsched.model.snapshot import are_in, places
 from rtsched.model.state import NO_EVENTS, Events, joined
 from rtsched.model.units import HOUR
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
     from rtsched.model.actions import Action
     from rtsched.model.cluster import Cluster
     from rtsched.model.limits import LimitRules, UsedTime
+    from rtsched.model.schedule import Schedule
     from rtsched.model.snapshot import Snapshot
 
 
@@ -71,11 +71,10 @@ class LikelyPromises:
 
     def without(self, jobs: Iterable[int]) -> LikelyPromises:
         """Return these without those of some jobs."""
-        gone = set(jobs) & self.promises.keys()
-        if not gone:
+        left = self.promises.without(jobs)
+        if left is self.promises:
             return self
-        left = OpenPromises({job: each for job, each in self.promises.items() if job not in gone})
-        rows = ~are_in(self.requested.id, np.array(sorted(gone), np.int64))
+        rows = are_in(self.requested.id, left.ids)
         return replace(self, promises=left, requested=self.requested.take(rows))
 
     def changed(self, promises: Iterable[Promise], numbers: Mapping[int, int]) -> LikelyPromises:
@@ -346,16 +345,13 @@ class Site:
         old, promises = self.snapshot, self.promises.with_new(promise)
         queued, edges, known = old.queued, old.edges, self.links
         if promise.id >= FIRST_OWN_ID:  # the highest id
-            ledger = old.promises.with_rows(ledger_of([promise]))
             queued, edges = _with_row(queued, row), edges.with_rows(links)
             known = known.with_rows(links)
-        else:
-            ledger = ledger_of(promises.values())
-            if queued.names("demand") != row.names("demand"):  # it counts to limits from now on
-                queued = _with_row(queued.take(queued.id != promise.id), row)
+        elif queued.names("demand") != row.names("demand"):  # it counts to limits from now on
+            queued = _with_row(queued.take(queued.id != promise.id), row)
         snapshot = replace(
             old,
-            promises=ledger,
+            promises=promises.ledger,
             plan=plan,
             queued=queued,
             edges=edges,
@@ -376,12 +372,11 @@ class Site:
         if not lost:
             return self
         gone = np.array(sorted(lost), np.int64)
-        promises = OpenPromises({job: r for job, r in self.promises.items() if job not in lost})
-        old = self.snapshot
+        old, promises = self.snapshot, self.promises.without(lost)
         snapshot = replace(
             old,
             queued=_left(old.queued, old.queued.id, gone),
-            promises=ledger_of(promises.values()),
+            promises=promises.ledger,
             plan=old.plan.take(np.flatnonzero(~are_in(old.plan.entries.job, gone))),
             edges=_left(old.edges, old.edges.after, gone),
             version=old.version + 1,
@@ -395,14 +390,11 @@ class Site:
 
         It is not judged again.
         """
-        old, promises = (
-            self.snapshot,
-            OpenPromises({j: r for j, r in self.promises.items() if j != job}),
-        )
+        old, promises = self.snapshot, self.promises.without([job])
         gone = np.array([job], np.int64)
         snapshot = replace(
             old,
-            promises=ledger_of(promises.values()),
+            promises=promises.ledger,
             plan=old.plan.take(np.flatnonzero(old.plan.entries.job != job)),
             version=old.version + 1,
         )
@@ -483,19 +475,6 @@ def _with_row(jobs: Jobs, row: Jobs) -> Jobs:
     more, last = jobs.with_rows(row), jobs.take([len(jobs) - 1] if len(jobs) else [])
     behind = not len(last) or (last.submit[0], last.id[0]) < (row.submit[0], row.id[0])
     return more if behind else in_order(more)
-
-
-def ledger_of(promises: Iterable[Promise]) -> Promises:
-    """Return the ledger that open promises make, in order of their job ids."""
-    rows = sorted((r for r in promises if r.state in OPEN), key=lambda promise: promise.id)
-    firm = [Commitment.FIRM if r.state == "firm" else Commitment.PROVISIONAL for r in rows]
-    return Promises.build(
-        len(rows),
-        job=[r.id for r in rows] or None,
-        deadline=[r.deadline for r in rows] or None,
-        made_at=[r.made_at for r in rows] or None,
-        commitment=firm or None,
-    )
 
 
 def _unplanned(site: Site) -> list[int]:

@@ -39,19 +39,28 @@ def offered(scene: Scene) -> list[int]:
 @given(
     st.lists(
         st.tuples(
-            st.integers(1, 9), st.sampled_from((ANN, BOB)), st.sampled_from(("offered", "firm"))
+            st.integers(1, 9),
+            st.sampled_from((ANN, BOB)),
+            st.sampled_from(("offered", "firm")),
+            st.sets(st.integers(1, 9), max_size=2),
         )
     )
 )
-def test_what_is_open_is_kept_with_each_new_promise(made: list[tuple[int, int, str]]) -> None:
-    """Whose promises they are and which are offers, one by one as of all at once."""
-    grown = OpenPromises()
-    for job, uid, state in made:
-        if job not in grown:  # a job is promised something once
-            grown = grown.with_new(Promise("t", job, uid, "u", T0, T0, state, T0, "", b""))
-    whole = OpenPromises(grown)
-    assert grown.of_users == whole.of_users
-    assert grown.offers.tolist() == whole.offers.tolist() == offers_in(whole)
+def test_what_is_open_is_kept_with_each_promise(
+    made: list[tuple[int, int, str, set[int]]],
+) -> None:
+    """Whose promises they are, which are offers, and the ledger, as of all at once."""
+    changed = OpenPromises()
+    for job, uid, state, ended in made:
+        if job not in changed:  # a job is promised something once
+            changed = changed.with_new(Promise("t", job, uid, "u", T0, T0, state, T0, "", b""))
+        changed = changed.without(ended)
+        whole = OpenPromises(changed)
+        assert not whole.keys() & ended
+        assert changed.of_users == whole.of_users
+        assert changed.offers.tolist() == whole.offers.tolist() == offers_in(whole)
+        assert changed.ledger.equals(whole.ledger)
+        assert whole.ledger.job.tolist() == sorted(whole)
 
 
 def offers_in(promises: OpenPromises) -> list[int]:
