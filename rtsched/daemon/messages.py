@@ -123,9 +123,10 @@ def offer_for(seconds: float, *, reserved: bool) -> str:
     return f", not reserved: submit within {seconds:.0f} s"
 
 
-def voided(why: str) -> str:
+def voided(why: str, *, held: bool = False) -> str:
     """Return what a user reads whose job is no longer the one that was promised its deadline."""
-    return f"{PREFIX}the promise is void: {why}; the job runs as best effort"
+    released = " once it is released" if held else ""
+    return f"{PREFIX}the promise is void: {why}; the job runs as best effort{released}"
 
 
 def cancelled(by: str) -> str:

@@ -177,7 +177,9 @@ def _notices(
     now: float,
 ) -> tuple[tuple[Action, ...], Mapping[str, Promise]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
-    texts = {r.id: messages.voided(r.why) for r in changed if r.state == "void"}
+    held = set(observation.marks.job[observation.marks.held].tolist())
+    void = [promise for promise in changed if promise.state == "void"]
+    texts = {r.id: messages.voided(r.why, held=r.id in held) for r in void}
     texts |= {r.id: messages.broken(wording) for r in changed if r.why == SUSPENDED}
     until = now + REMEMBERED
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}
