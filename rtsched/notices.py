@@ -100,7 +100,7 @@ class NoticesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         if self.webhook and urlsplit(self.webhook).scheme not in {"http", "https"}:
             found.append(f"webhook: {self.webhook!r} is not a URL such as https://host/path")
         if not (self.mail or self.webhook or self.command):
-            found.append("mail, webhook, command: all are empty, so nobody would be told")
+            found.append("mail, webhook, command: all are empty, so nobody would be notified")
         return found
 
 

@@ -64,7 +64,7 @@ def command(
     """
     if take or restart:
         if job is not None or (take and restart):
-            raise click.UsageError("--next and --restart stand alone, inside a job")
+            raise click.UsageError("--next and --restart are used alone, inside a job")
         _in_turn(ctx, restart, as_json)
         return
     if job is not None:

@@ -304,7 +304,7 @@ def load(asked: Arguments) -> tuple[Workload, int]:
     proposed = proposed_settings(asked.logs[0]) if log.format == "swf" else {}
     if proposed:
         text = ", ".join(f"{name} = {toml_text(value)}" for name, value in proposed.items())
-        note = f"The log's header proposes {text}; it is followed where nothing else is said."
+        note = f"The log's header proposes {text}; it is followed where nothing else is set."
         log = replace(log, assumptions=(*log.assumptions, note))
     options = from_options(WorkloadOptions, asked.options, {**proposed, **asked.site_workload})
     outages: Sequence[Outage] = ()

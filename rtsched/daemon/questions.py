@@ -424,11 +424,11 @@ class Feasible(Question, frozen=True, tag="feasible"):
     deadline: Time = None
     """Ask whether this one is feasible."""
     tasks: Count = 0
-    """Tasks; 0: not said."""
+    """Tasks; 0: not stated."""
     cpus_per_task: Count = 0
-    """Processors of a task; 0: not said."""
+    """Processors of a task; 0: not stated."""
     memory: Bytes = 0
-    """Bytes per node; 0: not said."""
+    """Bytes per node; 0: not stated."""
     gpus: Count = 0
     """GPUs per node."""
     licenses: str = ""

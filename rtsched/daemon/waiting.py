@@ -317,7 +317,7 @@ class Starts:
             )
             why = self._why_none() or (left_out if self._latest.left_out else late)
             if found is not None:
-                why = "it cannot start as things stand now"
+                why = "it cannot start as things are now"
             return _none(row, name, "waiting", why, reasons)
         times = _times(found)
         return StartEstimate(name, *_texts(row), "waiting", "estimate", **times, waits=reasons)

@@ -317,7 +317,9 @@ class CondorHistoryReader:
         if math.isfinite(asked):
             return asked
         unclear = isinstance(ad.get("requestcpus"), Expression)
-        why = "RequestCpus is an expression" if unclear else "the processors asked for are not said"
+        why = (
+            "RequestCpus is an expression" if unclear else "the processors asked for are not known"
+        )
         self._assume(f"{why}: 1 is assumed")
         return 1.0
 

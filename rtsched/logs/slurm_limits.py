@@ -434,7 +434,7 @@ def _parents(rows: list[Row], notes: list[str]) -> dict[str, str]:
     if len(accounts) > 2:
         notes.append(
             "The associations do not tell which account is below which (`tree`, or the column "
-            "ParentName): all accounts stand below the root."
+            "ParentName): all accounts are below the root."
         )
     return {account: "" if account == root else root for account in accounts}
 

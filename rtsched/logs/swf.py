@@ -417,7 +417,7 @@ class SwfReader:
         labels = None
         if ids is not None:
             labels = [str(number) for number in numbers.tolist()]
-            assumptions.append("job numbers occur twice, so jobs are told apart by their rows")
+            assumptions.append("job numbers occur twice, so jobs are distinguished by their rows")
         memory = take("memory").astype(np.int64)
         texts = {
             "user": number_codes(take("user"), {}),

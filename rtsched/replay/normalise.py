@@ -239,7 +239,7 @@ def filled(
     unknown, exceeded = int((~known).sum()), int((known & short).sum())
     if unknown:
         then = (
-            "their run time stands in" if assume_requested else "they count as jobs without a limit"
+            "their run time is used" if assume_requested else "they count as jobs without a limit"
         )
         notes.append(f"{unknown:,} of {len(wall):,} jobs had no requested time; {then}.")
     if exceeded:

@@ -151,7 +151,7 @@ def _cpus_held(one: Reservation, nodes: Mapping[str, _Node]) -> dict[str, int] |
     cpus = dict(zip(one.nodes, one.cpus_on, strict=True)) if one.cpus_on else {}
     if not cpus and 0 < one.cpus < sum(nodes[name].cpus for name in known):
         if len(one.nodes) > 1:
-            return "holds some cores of its nodes, and it is not said how many of each"
+            return "holds some cores of its nodes, and how many of each is not known"
         cpus = {known[0]: one.cpus}
     held = {name: min(cpus.get(name, nodes[name].cpus), nodes[name].cpus) for name in known}
     if any(held[name] < nodes[name].cpus and not nodes[name].divisible for name in known):

@@ -204,7 +204,7 @@ def waits_figure(scene: Scene) -> Figure:
         "fig-waits",
         "How long jobs wait",
         f"Half of the jobs wait at most: {', '.join(medians)}." if medians else "No job started.",
-        "Higher and further left is better. Waits of up to a second stand at the left edge.",
+        "Higher and further left is better. Waits of up to a second are at the left edge.",
         390,
         plot,
     )
@@ -524,7 +524,7 @@ def _sharing_words(scene: Scene, runs: list[PolicyRun]) -> str:
     names = ", ".join(shortened(run.policy, 24) for run in runs if run.shares_nodes)
     return names and (
         f" Under {names} jobs share nodes: bars lie over one another, a job is drawn from its "
-        "first start to its end on the nodes it had last, and may stand still in between."
+        "first start to its end on the nodes it had last, and may be suspended in between."
     )
 
 

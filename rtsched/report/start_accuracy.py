@@ -414,7 +414,7 @@ def figures(found: StartAccuracy) -> tuple[Figure, Figure]:
             "How far starts were from the estimate",
             f"Mean error: {duration(whole.error)}; by {simple} without arrivals: "
             f"{duration(whole.errors[whole.best])}.",
-            "Mean absolute error per week. Errors of up to a minute stand at the lower edge.",
+            "Mean absolute error per week. Errors of up to a minute are at the lower edge.",
             390,
             error,
         ),

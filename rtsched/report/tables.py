@@ -487,7 +487,7 @@ def _failures(summary: Summary) -> Iterator[RenderableType]:
                 if book["errors"]:
                     yield _item(
                         f"{policy}: {plugin} failed in {counted(book['errors'], 'call')} of "
-                        f"{hook.replace('_', '-')}; the first said: {book.get('first_error', '')}"
+                        f"{hook.replace('_', '-')}; the first error: {book.get('first_error', '')}"
                     )
 
 

@@ -245,7 +245,7 @@ def test_what_cannot_be_used_is_told(run, node, refused, tmp_path, monkeypatch) 
     monkeypatch.setenv("RTSCHED_STATE_DIR", str(tmp_path / "other"))
     refused(run("chunk", "--next"), "there is no plan for this job", status=3)
     refused(run("chunk", "--next", "7"), "inside a job", status=2)
-    refused(run("chunk", "--next", "--restart"), "stand alone", status=2)
+    refused(run("chunk", "--next", "--restart"), "are used alone", status=2)
     monkeypatch.delenv("SLURM_JOB_ID")
     refused(run("chunk", "--next"), "not inside a job of Slurm or HTCondor", status=3)
 

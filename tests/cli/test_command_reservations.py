@@ -139,7 +139,7 @@ def test_a_loop_that_cannot_keep_nodes_free(run, arguments):
 @pytest.mark.parametrize("limit", ["UNLIMITED", "5"])
 @pytest.mark.parametrize(("end", "expected"), [("10", 0.0), ("20", 60.0)])
 def test_jobs_without_a_limit_or_past_it(run, arguments, tmp_path, limit, end, expected):
-    """Their run time stands in for it: 10 minutes end before minute 15, 20 minutes do not."""
+    """Their run time is used for it: 10 minutes end before minute 15, 20 minutes do not."""
     log = LOG.replace("T00:10:00|20|1|1", f"T00:{end}:00|{limit}|1|1")
     (tmp_path / "log.txt").write_text(log)
     (tmp_path / "reserved.txt").write_text(SHOWN.replace("n[1,9]", "n[1-2]"))

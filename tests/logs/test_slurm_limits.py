@@ -183,7 +183,7 @@ def test_accounts_that_are_not_told_stand_below_the_root(tmp_path: Path) -> None
     assert [one.parent for one in found.associations] == ["", "root", "root"]
     assert found.assumptions == (
         "The associations do not tell which account is below which (`tree`, or the column "
-        "ParentName): all accounts stand below the root.",
+        "ParentName): all accounts are below the root.",
     )
 
 

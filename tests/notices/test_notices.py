@@ -410,7 +410,7 @@ def test_settings(tmp_path: Path) -> None:
         "webhook: 'ftp://x' is not a URL such as https://host/path",
     )
     file.write_text("mail = []\n")
-    with pytest.raises(ConfigError, match="nobody would be told"):
+    with pytest.raises(ConfigError, match="nobody would be notified"):
         read_settings(file, NoticesSettings)
     file.write_text('mail = ["/bin/true"]\nsender = "a\\nb"\n')
     with pytest.raises(ConfigError, match="sender"):

@@ -102,7 +102,7 @@ def test_run_time_stands_in_for_requests_that_are_missing_or_too_short():
     """The requested time is max(requested, run), and both cases are said."""
     work = prepare(log(wall_time=[np.inf, 4.0, 9.0]), RIGID)
     assert work.jobs.wall_time.tolist() == [5, 5, 9]
-    assert "1 of 3 jobs had no requested time; their run time stands in." in work.assumptions
+    assert "1 of 3 jobs had no requested time; their run time is used." in work.assumptions
     assert any("1 of 3 jobs ran longer than requested" in text for text in work.assumptions)
 
 

@@ -172,7 +172,7 @@ def test_a_hook_that_is_not_timed_shows_a_dash():
 
 def test_a_failing_plugin_is_told(summary):
     """What a plug-in's first failure said stands below the books."""
-    assert "multifactor failed in 1 call of fair-share; the first said: ValueError: no" in printed(
+    assert "multifactor failed in 1 call of fair-share; the first error: ValueError: no" in printed(
         summary, 120
     )
 

@@ -57,7 +57,7 @@ class Procs(Table):
         "Since when it runs, where only that counts for its limit; inf: it does not yet.",
     )
     cpus = Column(np.int32, 1, "RequestCpus.")
-    memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not said.")
+    memory = Column(np.int64, -1, "RequestMemory, bytes; -1: not known.")
     gpus = Column(np.int32, 0, "RequestGPUs.")
     disk = Column(
         np.int64,
