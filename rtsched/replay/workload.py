@@ -6,7 +6,7 @@ Everything dropped is counted by reason, everything filled in is said in a sente
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
@@ -118,18 +118,7 @@ def prepare(
         options = msgspec.structs.replace(options, unit=unit)
         notes = [*filter(None, [sentence]), *notes]
     skipped = Skipped(log.skipped.count.copy(), dict(log.skipped.first))
-    read = log
-    log, known = in_units(log, options.unit, cluster or log.cluster, notes)
-    log = replace(log, outcomes=ended(log.outcomes))
-    machine = _machine(log, known, notes)
-    machine, sentences = with_speeds(machine, options.speeds)
-    notes += sentences
-    size = sizes(log.jobs, log.outcomes)
-    log, machine = with_node_requests(log, machine, size, notes)
-    together = alike_components(log, machine, notes)
-    if together is not None:
-        log, read = joined(log, together), joined(read, together)
-        size = sizes(log.jobs, log.outcomes)
+    read, log, machine, size = _on_machine(log, options, cluster, notes)
     periodic, sentences = periodic_work(options.periodic, machine)
     notes += sentences
     room = (
@@ -146,15 +135,12 @@ def prepare(
             log.sources[0] if log.sources else "log",
             f"no job is left to replay: {_why(skipped)}; check the log and the machine",
         )
-    run_time = run_times(log.outcomes)
-    run_time = run_time if rows is None else run_time[rows]
+    outcomes = log.outcomes if rows is None else log.outcomes.take(rows)
+    run_time = run_times(outcomes)
     jobs = filled(log.jobs, rows, size, run_time, notes, assume_requested=assume_requested)
-    running = np.count_nonzero(
-        (log.outcomes.ending if rows is None else log.outcomes.ending[rows]) == Ending.RUNNING
-    )
-    if running:
+    if running := int(np.count_nonzero(outcomes.ending == Ending.RUNNING)):
         notes.append(
-            f"{counted(int(running), 'job')} still ran when the log was written: taken to end then."
+            f"{counted(running, 'job')} still ran when the log was written: taken to end then."
         )
     columns, sentences = kinds(jobs, kind_rule, len(machine))
     notes += sentences
@@ -181,7 +167,7 @@ def prepare(
         amounts = _amounts(read.jobs, rows, options.unit, machine, billing)
         jobs = _billed(jobs, amounts, machine, notes)
         limits = None if site is None else limits_of_jobs(amounts, site, notes)
-    outcomes = log.outcomes if rows is None else log.outcomes.take(rows).replace()
+    outcomes = outcomes.replace()  # gathered, so that the log may go
     misfits = (strange_nodes(outcomes, machine), overfull(jobs, outcomes, machine))
     notes += filter(None, misfits)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
@@ -207,6 +193,35 @@ def prepare(
         blocked=blocked,
         arrays=arrays,
     )
+
+
+class _OnMachine(NamedTuple):
+    """A log on a machine, in the units of the replay; with sizes in nodes where jobs share none."""
+
+    read: Log
+    """As it was read: its sizes count processors."""
+    log: Log
+    machine: Cluster
+    size: NDArray[np.int32]
+    """Nodes or processors of each job."""
+
+
+def _on_machine(
+    log: Log, options: WorkloadOptions, cluster: Cluster | None, notes: list[str]
+) -> _OnMachine:
+    """Return a log on its machine or on another one; parts of a heterogeneous job are one job."""
+    read = log
+    log, known = in_units(log, options.unit, cluster or log.cluster, notes)
+    log = replace(log, outcomes=ended(log.outcomes))
+    machine, sentences = with_speeds(_machine(log, known, notes), options.speeds)
+    notes += sentences
+    size = sizes(log.jobs, log.outcomes)
+    log, machine = with_node_requests(log, machine, size, notes)
+    together = alike_components(log, machine, notes)
+    if together is not None:
+        log, read = joined(log, together), joined(read, together)
+        size = sizes(log.jobs, log.outcomes)
+    return _OnMachine(read, log, machine, size)
 
 
 def _with_deadlines(arrays: Arrays, jobs: Jobs, notes: list[str]) -> Arrays:
