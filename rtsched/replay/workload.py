@@ -16,7 +16,7 @@ from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
 from rtsched.model.preemption import SitePreemption
-from rtsched.model.resources import fitting_nodes, mean_cores
+from rtsched.model.resources import allowed_nodes, fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
 from rtsched.replay.machine import (
@@ -121,11 +121,7 @@ def prepare(
     read, log, machine, size = _on_machine(log, options, cluster, notes)
     periodic, sentences = periodic_work(options.periodic, machine)
     notes += sentences
-    room = (
-        fitting_nodes(log.jobs, machine, machine.usable)
-        if machine.shared
-        else int(machine.usable.sum())
-    )
+    room = _room(log.jobs, machine)
     whole = options.arrays == "whole"
     promisable = promisable_jobs(read, obstacles(read, size, room, machine, whole_arrays=whole))
     inside = ran_inside(log.outcomes, reservations, machine, notes)
@@ -222,6 +218,15 @@ def _on_machine(
         log, read = joined(log, together), joined(read, together)
         size = sizes(log.jobs, log.outcomes)
     return _OnMachine(read, log, machine, size)
+
+
+def _room(jobs: Jobs, machine: Cluster) -> int | NDArray[np.int32]:
+    """Return how many nodes, or processors, there are for each job if nobody else is there."""
+    if machine.shared:
+        return fitting_nodes(jobs, machine, machine.usable)
+    code, masks = allowed_nodes(jobs, machine)
+    counts = [int((mask & machine.usable).sum()) for mask in [*masks, machine.usable]]
+    return np.array(counts, np.int32)[code] if masks else counts[-1]
 
 
 def _with_deadlines(arrays: Arrays, jobs: Jobs, notes: list[str]) -> Arrays:

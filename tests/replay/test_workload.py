@@ -1,5 +1,7 @@
 """From a log to a workload: what is dropped, what is filled in, and in which units."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -66,6 +68,17 @@ def test_records_that_cannot_be_replayed_are_counted_by_reason(reason, columns, 
     assert work.jobs.id.tolist() == [2, 3]
     assert dict(work.skipped.count) == {reason: 1}
     assert work.skipped.first == {reason: "job 1"}
+
+
+def test_a_job_that_asks_for_more_than_its_partition_has_is_left_out():
+    """On whole nodes too; otherwise no policy would ever start it."""
+    machine = Cluster.uniform(4)
+    machine = replace(machine, partitions={"small": np.array([True, True, False, False])})
+    read = log(4, cluster=None, size=[3, 2, 3, 5], partition=["small", "small", "large", "large"])
+    work = prepare(read, RIGID, machine)
+    assert work.jobs.id.tolist() == [2, 3]
+    assert work.skipped.count == {"too few nodes have what it asks for": 2}
+    assert work.promisable.promisable == 0  # no limits
 
 
 def test_the_log_itself_is_left_as_it_was():
