@@ -30,7 +30,7 @@ def header_of(head: bytes) -> tuple[str, list[str]]:
     Empty: white space is. The first column may have no name, as pandas numbers rows.
     """
     line = readable(head.lstrip(b"\r\n").partition(b"\n")[0]).rstrip("\r ")
-    at = "\t" if "\t" in line.strip("\t") else "," if "," in line else ""
+    at = next((mark for mark in "\t,;|" if mark in line.strip("\t")), "")
     names = [name.strip(' "').lower() for name in (line.split(at) if at else line.split())]
     while names and not names[-1]:
         names.pop()

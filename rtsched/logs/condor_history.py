@@ -232,7 +232,7 @@ class CondorHistoryReader:
             return "it has no ClusterId or ProcId", []
         submit = number(ad, "qdate")
         if not 0 <= submit < 2.0**40:
-            return "its QDate is missing or negative", []
+            return "its QDate is missing, or no number of seconds since 1970", []
         start, end, run, ending = _times(ad)
         name, owner = text(ad, "globaljobid"), text(ad, "owner", "user")
         job = name or f"{cluster} {proc} {owner} {submit}"

@@ -157,7 +157,7 @@ def reader_of(source: Source, options: ReadOptions) -> type[Reader]:
     if options.format is not None:
         return kinds[0]
     if b"\0" in head:
-        raise InputError(source.path, "binary data, not a log; check the file name")
+        raise InputError(source.path, _binary(head))
     if options.columns is not None:
         return SacctReader
     raise InputError(source.path, _unknown(head))
@@ -244,7 +244,9 @@ _OTHERS = (
     _other(rb'\A"JOB_(?:FINISH|NEW|START)"', "a log of LSF", _SWF),
     _other(rb"\A[^:\n{]*(?::[^:\n{]*){40,}", "a log of Grid Engine", _SWF),
     _other(
-        rb"\A(?:---\s+)?\w+:[^\n]*\n\s*(?:- |\w+:[ \n])", "YAML", "make the log with `sacct --json`"
+        rb"\A%YAML |\A(?:---\s+)?\w+:[^\n]*\n\s*(?:- |\w+:[ \n])",
+        "YAML",
+        "make the log with `sacct --json`",
     ),
     _other(rb"\A\d{3} \(\d+\.\d+\.\d+\) ", "a user's event log of HTCondor", _CONDOR),
     _other(
@@ -258,6 +260,11 @@ _OTHERS = (
         "give it as --cluster, beside the log",
     ),
     _other(rb"\A\d\d/\d\d/\d\d \d\d:\d\d:\d\d ", "a log file of HTCondor's daemons", _CONDOR),
+    _other(
+        rb"\A[^\n=]*\b(?:ClusterId|QDate|JobStatus|JobStartDate|CompletionDate|RequestCpus)\b[^\n=]*\n",
+        "a table of HTCondor's attributes without ClusterId and ProcId",
+        "have `condor_history -af:ht` print these too, and QDate and JobStatus",
+    ),
     _other(
         rb"\A\"?[a-z][\w \"]*([,;\t|])(?:[\w \".()-]+\1)+[\w \".()-]+\r?\n",
         "a table without the columns JobID and Submit",
@@ -281,6 +288,26 @@ _OTHERS = (
 """What else people have at hand, by its beginning, and what to do."""
 
 
+_STORED = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"SQLite format 3": "an SQLite database",
+    b"\x89HDF": "HDF5",
+}
+"""How files begin in which programs store tables."""
+
+
+def _binary(head: bytes) -> str:
+    """Return what to do about a file that is no text."""
+    for magic, name in _STORED.items():
+        if head.startswith(magic):
+            return (
+                f"this is {name}, not a log that rtsched reads; write its jobs as CSV, with "
+                "sacct's or HTCondor's own names of columns"
+            )
+    return "binary data, not a log; check the file name"
+
+
 def _unknown(head: bytes) -> str:
     """Return what to do about a file that no reader claims."""
     start = head.lstrip()
@@ -289,7 +316,8 @@ def _unknown(head: bytes) -> str:
             "this is JSON of squeue or of `scontrol show jobs`, not a log that rtsched reads; make "
             "the log with `sacct --json`"
         )
-    by_eye = b"\n---" in head[:2000] and not start.startswith((b"---", b"Job ID ", b"Job id "))
+    begins = (b"---", b"%YAML ", b"Job ID ", b"Job id ")
+    by_eye = b"\n---" in head[:2000] and not start.startswith(begins)
     if by_eye or start.startswith(b"JobID "):
         return f"this is sacct's table for reading by eye; make the log with `{SACCT}`"
     if RUNS.search(head):

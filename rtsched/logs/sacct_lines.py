@@ -177,10 +177,14 @@ def _delimiter(line: bytes) -> bytes:
     first = _NAME.search(line)  # a table with row numbers begins with the delimiter
     if first is None:
         return b""
+    if line.startswith(_TYPED_TAB, first.end()):
+        return _TYPED_TAB
     second = _NAME.search(line, first.end())
     return line[first.end() : second.start()] if second else b""
 
 
+_TYPED_TAB = b"\\t"
+"""What `sacct --delimiter='\\t'` prints: sacct takes the two characters as they are."""
 _DECIMAL_ID = re.compile(rb"\d+\.0\r?")
 
 Split = tuple[

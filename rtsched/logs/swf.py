@@ -205,6 +205,7 @@ COMMENT = (b";", b"#")
 """How a comment begins; by the format's definition with `;` only."""
 HEADER = re.compile(rb"\s*[;#]\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
+_NAMES = re.compile(rb';"?\w+"?;')
 _MACHINE = ("MaxProcs", "MaxNodes")
 _SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
 _ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
@@ -301,11 +302,13 @@ class SwfReader:
     def claims(head: bytes) -> bool:
         """Return whether the first line with text is a comment or begins with 18 numbers.
 
-        Comments with `#`, and one line of names, may stand before.
+        Comments with `#`, and one line of names, may stand before. `;JobID;Submit` are names of a
+        table with numbered rows.
         """
         text = head.lstrip()
         lines = [line for line in text.split(b"\n", 100)[:100] if not line.startswith(b"#")]
-        return text.startswith(b";") or len(parse_lines(b"\n".join(lines[:2]))[1]) > 0
+        comment = text.startswith(b";") and not _NAMES.match(text)
+        return comment or len(parse_lines(b"\n".join(lines[:2]))[1]) > 0
 
     def read(self, source: Source) -> None:
         """Take in one file."""

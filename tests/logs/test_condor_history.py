@@ -315,7 +315,7 @@ def test_a_held_job_counts_with_the_run_it_had(read: Read) -> None:
     ("changed", "reason"),
     [
         ({"ClusterId": '"x"'}, "it has no ClusterId or ProcId"),
-        ({"QDate": "-5"}, "its QDate is missing or negative"),
+        ({"QDate": "-5"}, "its QDate is missing, or no number of seconds since 1970"),
         ({"RequestCpus": "0"}, "it asks for no processors, or for impossibly many"),
         ({"CompletionDate": "1005"}, "it ends before it starts"),
     ],
@@ -470,14 +470,17 @@ def test_tables_say_what_the_long_form_says(read: Read, form: str, number: str) 
 
 @pytest.mark.parametrize("quote", ["", '"'])
 @pytest.mark.parametrize("numbered", [False, True])
-def test_tables_as_pandas_and_r_write_them(read: Read, quote: str, numbered: bool) -> None:
+@pytest.mark.parametrize("mark", [",", ";", "|"])
+def test_tables_as_pandas_and_r_write_them(
+    read: Read, quote: str, numbered: bool, mark: str
+) -> None:
     """CSV, with quotes or a column of numbers without a name."""
     records = "\n".join([ad(RequestGPUs="1"), ad(ProcId="1", RequestGPUs="undefined")])
     head, *rows = as_table(records, ",").splitlines()
     lines = [[cell.strip() for cell in line.split(",")] for line in (head, *rows)]
     if numbered:
         lines = [["" if i == 0 else str(i), *line] for i, line in enumerate(lines)]
-    text = "\n".join(",".join(f"{quote}{cell}{quote}" for cell in line) for line in lines)
+    text = "\n".join(mark.join(f"{quote}{cell}{quote}" for cell in line) for line in lines)
     same(read(text, resources=True), read(records, resources=True))
 
 

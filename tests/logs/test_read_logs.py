@@ -50,6 +50,8 @@ def test_content_tells_the_format(
         (b"", "the file is empty"),
         (b" \n\r\n ", "the file is empty"),
         (b"\0\1\2" * 99, "binary data"),
+        (b"PAR1\x15\0\x15rubbish", "this is Parquet.*; write its jobs as CSV"),
+        (b"SQLite format 3\0rubbish", "this is an SQLite database.*; write its jobs as CSV"),
         (b"hello world\n", "not a log that rtsched knows"),
         (b"\xff\xfeJ\0o\0b\0", "UTF-16"),
         (b"PK\3\4rubbish", r"packed with zip; unpack it first \(unzip\)"),
@@ -121,6 +123,11 @@ def test_content_tells_the_format(
         (b"bash: line 1: sacct: command not found\n", "an error message of sacct"),
         (b"Loading x\nSlurm accounting storage is disabled\n", "an error message of sacct"),
         (b"#!/bin/sh\nsacct\n", "a script"),
+        (
+            b" ID QDate JobStatus\n 7.0 1795262400 4\n",
+            "without ClusterId and ProcId.*; have `condor",
+        ),
+        (b"ClusterId,QDate\n7,1795262400\n", "without ClusterId and ProcId.*; have `condor"),
         (b"job,user,when\n1,a,2\n", "a table without the columns JobID and Submit"),
         (
             b"job_id;user;state;submit_time\n7;a;COMPLETED;2026-11-21 08:00:00\n",
@@ -131,6 +138,7 @@ def test_content_tells_the_format(
             "a table without the columns JobID and Submit",
         ),
         (b"---\nmeta:\n  plugins:\n    data_parser: v\njobs:\n- account: a\n", "YAML"),
+        (b"%YAML 1.1\n---\nmeta:\n  plugins:\n    data_parser: v\njobs:\n- account: a\n", "YAML"),
         (b"apiVersion: v1\nitems:\n- apiVersion: kueue.x-k8s.io/v1beta1\n", "YAML"),
         (b"job_db_inx\tid_job\ttime_submit\n1\t7\t1795262400\n", "dump of a database"),
         (b"+----+--------+\n| id_job | state |\n+----+--------+\n", "dump of a database"),

@@ -639,6 +639,21 @@ def test_a_delimiter_is_no_text_before_a_header(read: Read, delimiter: str) -> N
         assert log.outcomes.run_time.tolist() == [7200.0]
 
 
+@pytest.mark.parametrize("delimiter", [";", "\\t"])
+@pytest.mark.parametrize("numbered", [False, True])
+def test_delimiters_that_begin_like_something_else(
+    read: Read, delimiter: str, numbered: bool
+) -> None:
+    r"""A `;` before the header begins no SWF, and sacct prints `--delimiter='\t'` as it stands."""
+    lines = TWO_JOBS.splitlines()
+    if numbered:
+        lines = [f"{'' if i == 0 else i}|{line}" for i, line in enumerate(lines)]
+    log = read(text(*lines).replace("|", delimiter))
+    assert log.format == "sacct"
+    assert log.jobs.labels() == ["901", "902"]
+    assert log.outcomes.run_time.tolist() == [7200.0, 7200.0]
+
+
 @pytest.mark.parametrize("delimiter", ["|", " | ", "; "])
 def test_fields_padded_with_blanks(read: Read, delimiter: str) -> None:
     """As `column -t` writes them, the last column too."""
