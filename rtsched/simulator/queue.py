@@ -45,15 +45,15 @@ def with_gates(machine: kernel.MachineState, jobs: Jobs, edges: Edges) -> kernel
     jobs : Jobs
         `n` rows in order of (submit, id), with `array` and `array_limit`.
     edges : Edges
-        Dependencies; those of or on other jobs are left out. So is one on a job that stands
-        behind, for no jobs to wait for each other.
+        Dependencies; those of or on other jobs are left out. So is one on a job that is submitted
+        later, or stands behind in a circle, for no jobs to wait for each other.
     """
     before, after, at_start = _links(jobs, edges)
     tasks, arrays, array_of, place = _arrays(jobs)
     if not len(after) and not len(tasks):
         return machine
     n = len(jobs)
-    rows = max(n, int(before.max(initial=-1)) + 1)
+    rows = max(n, int(np.concatenate([before, after]).max(initial=-1)) + 1)
     gates = np.zeros(rows, GATE)
     gates["missing"] = np.bincount(after, minlength=rows)
     gates["array"] = -1
@@ -85,8 +85,8 @@ def _links(jobs: Jobs, edges: Edges) -> tuple[Rows, Rows, NDArray[np.bool_]]:
     edges = edges.take(np.flatnonzero(np.isin(edges.after, jobs.id)))
     single = edges.take(np.flatnonzero(~edges.whole_array & np.isin(edges.before, jobs.id)))
     before, after = place.find(single.before), place.find(single.after)
-    good = before < after
-    parts = [(before[good], after[good], single.at_start[good])]
+    parts = [(before, after, single.at_start)]
+    ends = [np.arange(len(jobs))]
     whole = edges.take(np.flatnonzero(edges.whole_array & np.isin(edges.before, jobs.array)))
     if len(whole):
         keys = np.column_stack([whole.before, whole.at_start])
@@ -100,14 +100,37 @@ def _links(jobs: Jobs, edges: Edges) -> tuple[Rows, Rows, NDArray[np.bool_]]:
             np.searchsorted(jobs.array, kinds[:, 0], side, sorter=order)
             for side in ("left", "right")
         )
+        ends.append(order[last - 1])
         for at, at_start in enumerate(kinds[:, 1].tolist()):
             tasks, mine = order[first[at] : last[at]], behind.row(at)
-            mine = mine[mine > tasks[-1]]
             row = np.int64(len(jobs) + at)
             parts.append((tasks, np.full(len(tasks), row), np.full(len(tasks), at_start > 0)))
             parts.append((np.full(len(mine), row), mine, np.zeros(len(mine), np.bool_)))
-    table = [np.concatenate(columns) for columns in zip(*parts, strict=True)]
-    return table[0], table[1], table[2]
+    before, after, started = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    # An array stands where its last task does.
+    good = _followed(before, after, jobs.submit, np.concatenate(ends))
+    return before[good], after[good], started[good]
+
+
+def _followed(before: Rows, after: Rows, submit: Line, place: Rows) -> NDArray[np.bool_]:
+    """Return which dependencies hold: none on a later submission, and none back in a circle.
+
+    Of jobs submitted at one instant the ids do not tell which was first: tasks of an array get
+    theirs when they start.
+    """
+    first, second = submit[place[before]], submit[place[after]]
+    good = first <= second
+    back = good & (place[before] >= place[after]) & (after < len(submit))
+    if not back.any():
+        return good
+    left = np.flatnonzero(first == second)
+    while True:  # without those that wait for nobody any more
+        stay = np.isin(before[left], after[left])
+        if stay.all():
+            break
+        left = left[stay]
+    good[left[back[left]]] = False
+    return good
 
 
 def _arrays(jobs: Jobs) -> tuple[Rows, NDArray[np.void], NDArray[np.int32], Rows]:

@@ -200,6 +200,17 @@ def test_a_dependency_on_a_later_or_unknown_job_is_left_out() -> None:
     assert starts(system(3, [(9, 1), (1, 9)])) == [0, 1, 2]
 
 
+def test_a_job_waits_for_one_of_the_same_second_with_a_greater_number() -> None:
+    """Tasks of an array get numbers when they start; of jobs in a circle the first waits not."""
+    now = np.zeros(3)
+    assert starts(system(3, [(3, 1)], submit=now)) == [10, 0, 0]
+    array = {"whole": True, "array": [-1, 2, 2]}
+    assert starts(system(3, [(2, 1)], submit=now, **array)) == [10, 0, 0]
+    assert starts(system(3, [(2, 1)], submit=[0.0, 0.0, 1.0], **array)) == [0, 0, 1]
+    assert starts(system(3, [(1, 2), (2, 3), (3, 1)], submit=now)) == [0, 10, 20]
+    assert starts(system(3, [(2, 2), (2, 3)], submit=now, **array)) == [0, 0, 0]
+
+
 def test_jobs_on_shared_nodes_wait_too() -> None:
     """One node of 4 cores: the array's tasks of 1 core run two at a time."""
     nodes = Nodes.build(
@@ -255,7 +266,14 @@ def cases(draw: st.DrawFn) -> Case:
     n = len(work)
     array = [draw(st.sampled_from([-1, -1, 50, 60])) for _ in range(n)]
     free = [row for row in range(n) if array[row] < 0]
-    pairs = [(a, b) for a in range(n) for b in free if a < b]
+    # Of jobs submitted at one instant any may be the first.
+    tie = draw(st.permutations(range(n)))
+    pairs = [
+        (a, b)
+        for a in range(n)
+        for b in free
+        if (work[a].submit, tie[a]) < (work[b].submit, tie[b])
+    ]
     edges = draw(st.lists(st.sampled_from(pairs), max_size=8, unique=True)) if pairs else []
     return Case(work, edges, draw(st.booleans()), array, draw(st.integers(1, 3)))
 
