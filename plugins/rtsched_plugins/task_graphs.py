@@ -39,13 +39,21 @@ class Graph(NamedTuple):
 
 
 def graphs_of(jobs: Jobs, edges: Edges) -> Iterator[Graph]:
-    """Yield the graphs among `jobs` in order of their first (submit, id).
+    """Yield the graphs among `jobs` in order of their first (submit, id), or behind predecessors.
 
     Jobs with the same `dag` key are one graph, every other job is one of its own.
     """
     ids = jobs.id
     order = np.lexsort((ids, jobs.submit))
     table = edges.take(np.flatnonzero(np.isin(edges.after, ids))) if len(edges) else edges
+    if len(table) and (inside := np.isin(table.before, ids)).any():
+        place_of = {job: place for place, job in enumerate(ids[order].tolist())}
+        before, after = (
+            [place_of[job] for job in column[inside].tolist()]
+            for column in (table.before, table.after)
+        )
+        placed = topological(list(range(len(ids))), before, after)
+        order = order[[*placed, *sorted(set(range(len(ids))) - set(placed))]]
     members: dict[int, list[int]] = {}
     for row, dag in zip(order.tolist(), jobs.dag[order].tolist(), strict=True):
         members.setdefault(dag if dag >= 0 else -1 - row, []).append(row)

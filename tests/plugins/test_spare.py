@@ -145,6 +145,15 @@ def test_a_graph_in_parts_waits_for_what_is_planned(form: str) -> None:
     assert placed(ask(second, snapshot, form=form))[1] == (3.0, 6.0, [1])
 
 
+@pytest.mark.parametrize("form", ["gaps", "edf"])
+def test_a_job_is_judged_behind_the_one_that_it_waits_for(form: str) -> None:
+    """Of two submitted at once the first waits for the second, as for a task of an array."""
+    jobs = make_jobs(2, submit=0.0, wall_time=3.0, deadline=9.0)
+    edges = Edges.build(1, before=[1], after=[0])
+    snapshot = make_snapshot(cluster=make_cluster(1), edges=edges)
+    assert placed(ask(jobs, snapshot, form=form)) == {1: (0, 3, [0]), 0: (3, 6, [0])}
+
+
 @pytest.mark.parametrize(
     ("columns", "settings", "edges", "reason", "text"),
     [
