@@ -24,6 +24,7 @@ from rtsched.api import (
     Placement,
     Ragged,
     Schedule,
+    allowed_nodes,
     demand_of,
     fitting_sets,
     room_of,
@@ -149,8 +150,8 @@ class Requests:
     group : int64[n]
         Jobs of one group may use the same nodes.
     nodes : tuple of bool[m]
-        The nodes of each group: those of its partition, or the one that its jobs are pinned to.
-        Where jobs share nodes, those which they may use and that hold what they ask for.
+        The nodes of each group: those which its jobs may use, or the one that they are pinned to.
+        Where jobs share nodes, those that hold what they ask for.
     fits : bool[n]
         Whether the job's group has `min_size` nodes.
     """
@@ -161,7 +162,7 @@ class Requests:
         self.min_size = np.where(bends & (jobs.size_min > 0), jobs.size_min, jobs.size)
         self.max_size = np.where(bends & (jobs.size_max > 0), jobs.size_max, jobs.size)
         self.max_size = np.maximum(self.max_size, self.min_size)
-        self.group, self.nodes = (_by_fit if cluster.shared else _by_partition)(jobs, cluster)
+        self.group, self.nodes = (_by_fit if cluster.shared else _by_request)(jobs, cluster)
         counts = np.array([mask.sum() for mask in self.nodes], np.int64)
         self.fits = self.min_size <= counts[self.group]
 
@@ -176,27 +177,28 @@ def _by_fit(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int64], tuple[Mask
     return group.astype(np.int64), tuple(sets)
 
 
-def _by_partition(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int64], tuple[Mask, ...]]:
+def _by_request(jobs: Jobs, cluster: Cluster) -> tuple[NDArray[np.int64], tuple[Mask, ...]]:
     """Return each job's group, and the nodes of each, whole ones."""
-    keys, group = _groups(jobs)
-    names = (*jobs.names("partition"), None)
-    return group, tuple(_members(cluster, names[partition], pinned) for partition, pinned in keys)
+    code, masks = allowed_nodes(jobs, cluster)
+    keys, group = _groups(code, jobs.pinned)
+    every: Mask = np.ones(len(cluster), np.bool_)
+    sets = (*masks, every)  # the last serves code -1
+    return group, tuple(_members(sets[at], pinned) for at, pinned in keys)
 
 
-def _groups(jobs: Jobs) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
-    """Return the distinct pairs of partition code and pinned node, and each job's pair."""
-    if not ((jobs.partition >= 0).any() or (jobs.pinned >= 0).any()):
-        return [(-1, -1)], np.zeros(len(jobs), np.int64)
-    pairs = np.stack([jobs.partition, jobs.pinned], axis=1)
-    keys, group = np.unique(pairs, axis=0, return_inverse=True)
-    return [(int(partition), int(pinned)) for partition, pinned in keys], group.ravel()
+def _groups(
+    code: NDArray[np.int32], pinned: NDArray[np.int32]
+) -> tuple[list[tuple[int, int]], NDArray[np.int64]]:
+    """Return the distinct pairs of allowed nodes and pinned node, and each job's pair."""
+    if not ((code >= 0).any() or (pinned >= 0).any()):
+        return [(-1, -1)], np.zeros(len(code), np.int64)
+    keys, group = np.unique(np.stack([code, pinned], axis=1), axis=0, return_inverse=True)
+    return [(int(at), int(node)) for at, node in keys], group.ravel()
 
 
-def _members(cluster: Cluster, partition: str | None, pinned: int) -> Mask:
-    members: Mask = np.ones(len(cluster), np.bool_)
-    members = cluster.partitions.get(partition or "", members)
+def _members(members: Mask, pinned: int) -> Mask:
     if pinned >= 0:
-        members = np.logical_and(members, np.arange(len(cluster)) == pinned)
+        members = np.logical_and(members, np.arange(len(members)) == pinned)
     return members
 
 

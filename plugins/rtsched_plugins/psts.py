@@ -36,6 +36,7 @@ from rtsched.api import (
     Ragged,
     ShapeError,
     State,
+    allowed_nodes,
     amounts_of,
     are_in,
     fitting_sets,
@@ -85,18 +86,18 @@ class Queues(State, frozen=True):
 
     `waiting` is int64[k, 6 + r], one row per waiting job in the order of arrival: job id, first
     node, size, seconds of work per node, bytes to move per node, pool, and what it takes of each
-    resource on each node. The pool is a row of the sorted partition names, -1 for all nodes, -2 for
-    a job that must stay; where jobs share nodes it is a row of `sets`.
+    resource on each node. The pool is a row of `sets`, -1 for all nodes, -2 for a job that must
+    stay.
     """
 
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
 
     shape: tuple[int, ...]
     cell: _Ints
     resources: tuple[str, ...]
     """Names of resources, where jobs share nodes."""
     sets: _Mask
-    """bool[p, n], the nodes of each pool where jobs share nodes; those of fewest nodes first."""
+    """bool[p, n], the nodes of each pool; those of fewest nodes first."""
     held: _Ints
     """int64[h, 2 + r]: job, node and amounts, one row per node of each job that runs."""
     held_until: _Floats
@@ -148,7 +149,7 @@ def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> 
     jobs : Jobs
         In any order.
     cluster : Cluster
-        For the partitions.
+        For the partitions and node sets.
     no_limit : float
         Run time assumed for jobs that request none, seconds.
     usual_bytes : int
@@ -157,17 +158,13 @@ def rows_of(jobs: Jobs, cluster: Cluster, no_limit: float, usual_bytes: int) -> 
     Returns
     -------
     int64[k, 6 + r], bool[p, n]
-        The rows; and where jobs share nodes the sets of nodes that their pools are rows of.
+        The rows, and the sets of nodes that their pools are rows of.
     """
-    amounts, sets = np.empty((len(jobs), 0), np.int64), np.zeros((0, len(cluster)), np.bool_)
+    pools, masks = (fitting_sets if cluster.shared else allowed_nodes)(jobs, cluster)
+    sets = np.array(masks, np.bool_).reshape(-1, len(cluster))
+    amounts = np.empty((len(jobs), 0), np.int64)
     if cluster.shared:
-        pools, masks = fitting_sets(jobs, cluster)
-        sets = np.array(masks, np.bool_).reshape(-1, len(cluster))
         amounts = _amounts(jobs, cluster, pools, sets)
-    else:
-        names = sorted(cluster.partitions)
-        codes = [names.index(name) if name in names else -1 for name in jobs.names("partition")]
-        pools = np.array([*codes, -1])[jobs.partition]
     rows = np.empty((len(jobs), AMOUNT + amounts.shape[1]), np.int64)
     rows[:, JOB], rows[:, SIZE] = jobs.id, np.maximum(jobs.size, 1)
     work = np.where(np.isfinite(jobs.wall_time), jobs.wall_time, no_limit)
@@ -237,23 +234,18 @@ def _moved_to(rows: _Ints, place: _Ints) -> _Ints:
 
 
 def machine_of(cluster: Cluster, shape: tuple[int, ...], cell: _Ints, sets: _Mask) -> ScannedNodes:
-    """Return what a cluster's nodes are to a scan on this grid.
-
-    `sets` are the pools where jobs share nodes; else each partition is one.
-    """
+    """Return what a cluster's nodes, with these pools, are to a scan on this grid."""
     pace = np.rint(np.where(cluster.usable, cluster.nodes.speed, 0.0) * _SPEED_UNITS)
     pace, order = pace.astype(np.int64), np.argsort(cell)
-    masks, capacity = list(sets), np.zeros((len(cell), 0), np.int64)
+    capacity = np.zeros((len(cell), 0), np.int64)
     if cluster.shared:
         capacity = np.array(cluster.nodes.capacity, np.int64)
-    else:
-        masks = [cluster.partitions[name] for name in sorted(cluster.partitions)]
     most = capacity.max(axis=0, initial=0).tolist()
     step = np.array([1 << max((m - 1) // MOST_STEPS, 0).bit_length() for m in most], np.int64)
     powers = np.concatenate([pace * steps_of(capacity, step).T, pace[None]])
     common = np.maximum(np.gcd.reduce(powers, axis=1), 1)
     powers = np.ascontiguousarray(powers // common[:, None])
-    pools = np.array([*masks, np.ones(len(cell), np.bool_)])[:, order]
+    pools = np.array([*sets, np.ones(len(cell), np.bool_)])[:, order]
     inside = (pools & (powers[:, None, order] > 0)).reshape(-1, len(cell))
     pool, place = np.nonzero(inside)
     before = np.empty(inside.shape, np.int64)
@@ -429,7 +421,7 @@ class Psts:
         if cluster.shared:
             return None
         queues = empty(cluster, self.config.dimension)
-        rows, _ = self._rows(jobs, cluster)
+        queues, rows = gathered(queues, *self._rows(jobs, cluster))
         q, _ = self._opened(queues, rows, jobs, cluster, PreparedState(), len(cluster))
         work = float((q.units * q.size.astype(np.float64)).sum())
         if not q.machine.power.any() or work > MOST // 2:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from workloads import ended
 
+from rtsched.core.config import PluginTable
 from rtsched.logs import ReadOptions, read_cluster, read_logs
 from rtsched.logs.node_requests import nodes_with
 from rtsched.model.cluster import Cluster, Nodes
@@ -15,7 +16,7 @@ from rtsched.model.log import Log, Outcomes
 from rtsched.model.resources import allowed_nodes
 from rtsched.replay.engine import replay
 from rtsched.replay.machine import chosen_unit
-from rtsched.replay.policies import presets
+from rtsched.replay.policies import Policy, presets
 from rtsched.replay.resource_use import resource_use
 from rtsched.replay.results import REASONS, Obstacle, Workload, obstacles, promisable_jobs
 from rtsched.replay.settings import WorkloadOptions
@@ -142,6 +143,21 @@ def test_jobs_run_on_the_nodes_that_they_ask_for(unit: str, loop: str) -> None:
     )
     assert system.job_outcomes().start.tolist() == [0, 5, 5 if loop == "fcfs" else 0]
     assert system.node_rows()[1].tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("unit", ["node", "resources"])
+@pytest.mark.parametrize("plugin", ["psts", "sed", "fastest"])
+def test_who_chooses_nodes_keeps_to_what_jobs_ask_for(plugin: str, unit: str) -> None:
+    """One job wants the slow node, three the two fast ones: the last waits. n4 is faster still."""
+    if (plugin, unit) == ("fastest", "resources"):
+        pytest.skip("it chooses whole nodes")
+    asked = log("--constraint=slow", *["--constraint=fast"] * 3)
+    options = WorkloadOptions(deadline_rule="none", unit=unit, speeds={"n4": 2.0})
+    work = prepare(asked, options, machine())
+    done = replay(work, plugin, Policy(plugin=[PluginTable(name=plugin)]))
+    assert done.results.start.tolist() == [0, 0, 0, 5]
+    assert done.results.first_node.tolist()[:3] in ([2, 0, 1], [2, 1, 0])
+    assert done.results.first_node[3] in {0, 1}
 
 
 def test_features_of_processors_are_those_of_their_node() -> None:
