@@ -341,7 +341,8 @@ class RecurringNodes(ExclusiveNodes):
     def _end_killed(self) -> None:
         """Let occurrences that began late, and whose node died since, not wait for another one."""
         rows = views.waiting(self._machine)
-        if len(rows := rows[rows > self._count]):
+        queued = self._machine.jobs["status"][rows] == kernel.QUEUED
+        if len(rows := rows[queued & (rows > self._count)]):
             self._change(loop.CANCEL, rows)
 
     def snapshot(self, states: Mapping[str, Any] | None = None) -> Snapshot:

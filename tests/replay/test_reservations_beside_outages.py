@@ -8,10 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from workloads import ended
 
+from rtsched.model.actions import Reserve
 from rtsched.model.blocked import WHOLE, Blocked
 from rtsched.model.cluster import Cluster, Nodes, NodeState
 from rtsched.model.jobs import Jobs, Periodic
 from rtsched.model.resources import CPU
+from rtsched.model.schedule import Schedule
 from rtsched.simulator.interface import NodeEvent, StopConditions
 from rtsched.simulator.machines import simulate
 from rtsched.simulator.settings import ExclusiveSettings
@@ -116,6 +118,23 @@ def test_it_asks_of_nodes_only_who_wants_to_know() -> None:
         while not (point := system.advance()).done:
             told += [point.time] * point.nodes_changed
         assert told == ([15.0, 18.0] if asks else [])
+
+
+def test_a_plan_laid_out_after_an_outage_leaves_reservations_alone() -> None:
+    """The job that comes at 7 would end at 12 on a node that is set aside from 10 to 30."""
+    system = simulate(
+        Jobs.build(1, id=[0], submit=[7.0], size=[1], wall_time=[5.0]),
+        np.array([5.0]),
+        Cluster(Nodes.build(2)),
+        settings=ExclusiveSettings(),
+        blocked=Blocked.of([(0, 10.0, 30.0, WHOLE)]),
+        node_events=[NodeEvent(5.0, 1, DOWN)],
+        stop_at=StopConditions(nodes=True),
+    )
+    while not (point := system.advance()).done:
+        if point.nodes_changed:
+            system.apply([Reserve(np.zeros(0, np.int64), Schedule.empty())])
+    assert system.job_outcomes().start.tolist() == [30]
 
 
 spans = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 60), st.integers(1, 30)), max_size=4)
