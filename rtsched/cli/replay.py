@@ -163,6 +163,10 @@ def request(given: Mapping[str, Any]) -> Arguments:
         raise click.UsageError("--dask and --workers exclude each other")
     if given["resume"] and given["no_out"]:
         raise click.UsageError("--resume and --no-out exclude each other")
+    if given["title"] and (given["no_report"] or (given["no_out"] and given["html"] is None)):
+        raise click.UsageError(
+            "--title needs a report; leave out --no-report, or name it by --html"
+        )
     found = discover()
     site = load_checked(given["config"], found) if given["config"] else None
     site_workload = read_toml(given["config"]).get("workload", {}) if site else {}

@@ -314,6 +314,8 @@ def test_damaged_header_is_refused(run, log, refused):
         (["--shares", "alice=-2"], ["--shares"]),
         (["--table-format", "xls"], ["xls"]),
         (["--html", "a.html", "--no-report"], ["exclude each other"]),
+        (["--title", "October", "--no-report"], ["--title needs a report"]),
+        (["--title", "October", "--no-out"], ["--title needs a report"]),
         (["--out", "small.swf"], ["small.swf", "--out"]),
         (["--out", "small.swf/deeper"], ["small.swf", "--out"]),
         (["--html", "."], ["it is a directory", "--html"]),
