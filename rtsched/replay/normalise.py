@@ -420,7 +420,8 @@ def with_node_requests(
     if replayed:
         notes.append(
             f"{counted(replayed, 'job')} with a --constraint, --nodelist, --exclude or several "
-            "partitions: they run on such nodes only (planners may ignore that)."
+            "partitions: they run on such nodes only (planners may ignore that; machine 'sliced' "
+            "does)."
         )
     notes += [f"{counted(n, 'job')} {sentence}." for sentence, n in counts.items() if n]
     jobs = jobs.replace({"node_request": tuple(sets)}, node_request=code if sets else None)
