@@ -188,18 +188,15 @@ class FeasibilityReader:
             questions.Reason(f.reason.code, messages.sentence(f, daemon.wording))
             for f in (judged.judgement.verdicts.findings if judged.judgement else ())
         )
-        new = [r for r in judged.changed if r.state in {"offered", "provisional"}]
-        if not new:
+        planned = _planned(judged)
+        if planned is None:
             text = judged.reply.text or f"{messages.PREFIX}no planner evaluates such a job"
             reasons = reasons or (questions.Reason("", text),)
             choices = self._menu(judged.menu, None) if judged.menu is not None else ()
             return judged, questions.FeasibleReport(
                 now=now, feasible=False, reasons=reasons, choices=choices
             )
-        plan = judged.site.snapshot.plan
-        entry = entry_of(plan, new[0].id)
-        start, end = plan.span_of(entry)
-        deadline = new[0].deadline
+        deadline, start, end, nodes = planned
         menu = judged.menu if question.deadline is not None else None
         return judged, questions.FeasibleReport(
             now=now,
@@ -207,7 +204,7 @@ class FeasibilityReader:
             deadline=deadline,
             start=start,
             end=end,
-            nodes=self._names(plan.nodes_of(entry).tolist()),
+            nodes=self._names(nodes),
             asking=daemon.translator.asking(deadline),
             reasons=reasons if question.deadline is not None else (),
             choices=self._menu(menu, None) if menu is not None else (),
@@ -234,6 +231,19 @@ class FeasibilityReader:
         if submission.problem:
             raise RtschedError(submission.problem)
         return Request(daemon.translator, fields, submission)
+
+
+def _planned(judged: AdmissionResult) -> tuple[float, float, float, tuple[int, ...]] | None:
+    """Return deadline, start, end and rows of nodes of what could be promised; None: nothing."""
+    for promise in judged.changed:
+        if promise.state in {"offered", "provisional"}:
+            plan = judged.site.snapshot.plan
+            entry = entry_of(plan, promise.id)
+            return promise.deadline, *plan.span_of(entry), tuple(plan.nodes_of(entry).tolist())
+    for choice in judged.menu.choices if judged.menu is not None else ():
+        if choice.kind == "later":  # nothing is held for a user who left too many offers unused
+            return choice.deadline, choice.start, choice.end, choice.nodes
+    return None
 
 
 def _as_question(q: questions.Feasible, uid: int, deadline: float) -> FeasibilityRequest:

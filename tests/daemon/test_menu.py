@@ -233,6 +233,27 @@ async def test_nothing_is_held_for_a_question(patient: Running) -> None:
     assert patient.states() == ["provisional"]
 
 
+async def test_a_question_after_too_many_unused_offers(tmp_path: Path) -> None:
+    """Nothing is held any more; what could be promised is told all the same."""
+    one = Running(tmp_path, DaemonSettings(menu_ms=600_000.0, unused_offers_per_hour=0))
+    await one.start(**busy({1: 120, 2: 120, 3: 120}))
+    earliest = NOW + 150 * MINUTE
+    for kind in (Feasible, Hold):
+        report = await one.ask(kind(nodes=4, time_s=1800.0))
+        assert report.feasible
+        assert (report.deadline, report.start, report.nodes) == (
+            earliest,
+            NOW + 120 * MINUTE,
+            ("n0", "n1", "n2", "n3"),
+        )
+        assert report.reasons == ()
+        report = await one.ask(kind(nodes=4, time_s=1800.0, deadline=NOW + 3600))
+        assert (report.feasible, report.deadline) == (False, earliest)
+        assert [each.kind for each in report.choices] == ["later", "smaller"]
+        assert one.states() == []
+    one.close()
+
+
 async def test_a_dry_run_holds_nothing(patient: Running) -> None:
     """It says so."""
     await patient.start()
