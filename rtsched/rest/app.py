@@ -95,12 +95,15 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Probl
             f"/{endpoints.VERSION}, see {OPEN[1]}"
         )
     elif details := getattr(error, "extra", None):
-        text = "; ".join(
-            " ".join(filter(None, (each.get("key"), each.get("message"))))
-            for each in details
-            if isinstance(each, dict)
-        )
+        text = "; ".join(_wrong(each) for each in details if isinstance(each, dict))
     return _response(status, text or http.HTTPStatus(status).phrase, error.headers)
+
+
+def _wrong(detail: dict[str, str]) -> str:
+    """Return what Litestar says is wrong with a parameter; the body is one named `data`."""
+    key, message = detail.get("key", ""), detail.get("message", "")
+    told = "is missing" if message == repr(key) else message
+    return " ".join(filter(None, ("the body" if key == "data" else key, told)))
 
 
 def create_app(

@@ -141,6 +141,19 @@ def test_bad_input_is_named(
     assert report["error"]
 
 
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "the body is missing"),
+        (b"[]", "the body Expected `object`, got `array`"),
+        (b'{"nodes":0}', "nodes Expected `int` >= 1"),
+    ],
+)
+def test_a_refusal_names_what_is_wrong(with_promise: Running, body: bytes, why: str) -> None:
+    """The body or its field, not the name of a variable here."""
+    assert asked(with_promise, ANN, "POST", "/v1/feasible", body)[1] == {"error": why}
+
+
 async def test_a_user_is_slowed_down(with_promise: Running) -> None:
     """Who sends too many is told when to come back; others are answered."""
     app = app_for(with_promise, rate=1.0, burst=3)
