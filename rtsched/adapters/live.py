@@ -66,6 +66,8 @@ class CompletionStatus(IntEnum):
     """The batch system lost it, and will give its number to another job."""
     UNANSWERED = 6
     """Not known: who keeps its record does not answer. No end; only look-ups return it."""
+    PARTITION_GONE = 7
+    """The batch system ended it, waiting or running, when its partition was removed."""
 
 
 class Completions(Table):

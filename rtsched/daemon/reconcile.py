@@ -339,6 +339,8 @@ def _ending(completions: Completions, row: int, deadline: float) -> tuple[Promis
         return "own-limit", "the job was killed at its own time limit"
     if ending == CompletionStatus.NODE_LOST:
         return "missed", "a node failed while the job ran"
+    if ending == CompletionStatus.PARTITION_GONE:
+        return "missed", "the job was ended as its partition was removed"
     if ending == CompletionStatus.DEADLINE:
         return "missed", "the batch system cancelled the job at its deadline"
     if ending == CompletionStatus.FORGOTTEN:

@@ -341,6 +341,17 @@ def test_endings() -> None:
     assert np.isnan(known.start[1])
 
 
+def test_the_partition_of_a_job_was_removed() -> None:
+    """Slurm fails it as if a node had failed, whether it ran or not."""
+    ends = {"state": "NODE_FAIL", "reason": "PartitionDown", "starttime": "5", "endtime": "9"}
+    ran = ends | {"nodelist": "n1"}
+    found = rows(ran, ends, ran | {"reason": "None"})
+    known = completions_of(found, np.arange(3))
+    gone = CompletionStatus.PARTITION_GONE
+    assert known.status.tolist() == [gone, gone, CompletionStatus.NODE_LOST]
+    assert np.isnan(known.start).tolist() == [False, True, False]
+
+
 def test_with_which_exit_code_a_job_failed() -> None:
     """None where a signal or somebody else ended it; one that never ran is not queued again."""
     ends = [("FAILED", "75:0"), ("FAILED", "0:9"), ("CANCELLED", "75:0"), ("OUT_OF_MEMORY", "0:0")]

@@ -179,6 +179,7 @@ def test_an_admission_lapses_without_a_job() -> None:
         (HOUR - 1, CompletionStatus.OWN_LIMIT, "own-limit"),
         (10, CompletionStatus.FAILED, "withdrawn"),
         (10, CompletionStatus.NODE_LOST, "missed"),
+        (10, CompletionStatus.PARTITION_GONE, "missed"),
         (HOUR, CompletionStatus.DEADLINE, "missed"),
     ],
 )

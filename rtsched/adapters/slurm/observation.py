@@ -76,6 +76,9 @@ NEVER_SATISFIED = "a job that it waits for did not end as its dependency asks"
 
 _BAD_CONSTRAINTS = "BadConstraints"
 
+_PARTITION_GONE = "PartitionDown"
+"""Why Slurm fails a job with NODE_FAIL whose partition slurm.conf has no longer."""
+
 _LIMITS = ("Assoc", "QOS")
 """How the reasons begin that name a limit of an account or QOS (manual page squeue)."""
 
@@ -133,13 +136,16 @@ def deadline_in(mark: str) -> float:
 def completions_of(rows: JobRows, which: NDArray[np.int64]) -> Completions:
     """Return the jobs that ended and that the controller still knows."""
     state, started = rows.state.take(which), rows.nodes.take(which).map(bool, np.bool_)
+    status = state.map(_status, np.int8)
+    gone = rows.reason.take(which).map(_PARTITION_GONE.__eq__, np.bool_)
+    status[gone & (status == CompletionStatus.NODE_LOST)] = CompletionStatus.PARTITION_GONE
     return Completions.build(
         len(which),
         **encoded({"token": rows.mark.take(which).replaced(token_of)}),
         job=rows.id[which],
         start=np.where(started, rows.start[which], np.nan),
         end=rows.end[which],
-        status=state.map(_status, np.int8),
+        status=status,
         exit_code=np.array([_failed_with(rows, i) for i in which.tolist()], np.int32),
         requeues=rows.requeue[which] & started,
         restarts=rows.restarts[which].astype(np.int32),
