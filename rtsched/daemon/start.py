@@ -103,8 +103,10 @@ def policy_again(changed: LiveSite, running: LiveSite) -> PluginChains:
     Raises
     ------
     ConfigError, PluginError
-        As `policy_of` does.
+        As `policy_of` does, and where nothing is set any more: as while a file is being written.
     """
+    if changed == type(changed)() != running:
+        raise ConfigError(["nothing is set, as in an empty file"])
     live, at_start = followed(changed, running)
     return replace(policy_of(live), at_start=at_start)
 

@@ -67,6 +67,13 @@ def test_a_reload_changes_only_what_a_running_daemon_can_follow() -> None:
     assert policy_again(running, running).at_start == []
 
 
+def test_a_reload_of_an_empty_file_is_refused() -> None:
+    """As of one that an editor has just opened for writing: the planner would be gone."""
+    with pytest.raises(ConfigError, match="nothing is set"):
+        policy_again(LiveSite(), LiveSite(daemon=DaemonSettings(cycle=5.5)))
+    assert policy_again(LiveSite(), LiveSite()).at_start == []
+
+
 @pytest.mark.parametrize("system", ["slurm", "condor"])
 def test_shared_nodes_need_a_planner_of_resources(system: str) -> None:
     """Another one would give jobs whole nodes; only the setting of the system that runs counts."""
