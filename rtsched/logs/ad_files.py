@@ -101,20 +101,33 @@ def is_xml(head: bytes) -> bool:
 def xml_ads(
     source: Source, names: frozenset[str], bad: Callable[[str, int], None]
 ) -> Iterator[tuple[int, Record]]:
-    """Yield the first line and the wanted attributes of each ad; arguments as of `read_ads`."""
+    """Yield the first line and the wanted attributes of each ad; arguments as of `read_ads`.
+
+    Another document may follow in the file, as where `condor_history -xml` was appended to it.
+    """
     reader = _Reader(names)
     blank = len(source.head) - len(source.head.lstrip())
     reader.before = source.head.count(b"\n", 0, blank)
     try:
         for block in source.blocks():
-            reader.parser.Parse(block[blank:], False)
-            blank = 0
+            text, blank = block[blank:], 0
+            while text:
+                text = reader.parse(text)
             yield from reader.taken()
         reader.parser.Parse(b"", True)
     except expat.ExpatError:
         yield from reader.taken()
         bad("the record is no XML, or cut short", reader.line)
     yield from reader.taken()
+
+
+_NEXT = {
+    expat.errors.codes[expat.errors.XML_ERROR_JUNK_AFTER_DOC_ELEMENT],
+    expat.errors.codes[expat.errors.XML_ERROR_MISPLACED_XML_PI],
+}
+"""Errors where one document ends and another begins."""
+_LONGEST_MARK = 1000
+"""Bytes of the longest `<...>` with which another one begins."""
 
 
 class _Reader:
@@ -124,10 +137,7 @@ class _Reader:
     """Blank lines that it was not given."""
 
     def __init__(self, names: frozenset[str]) -> None:
-        self.parser = expat.ParserCreate()
-        self.parser.StartElementHandler = self._begin
-        self.parser.EndElementHandler = self._end
-        self.parser.CharacterDataHandler = self._more
+        self._open()
         self._names = names
         self._found: list[tuple[int, Record]] = []
         self._ad: Record = {}
@@ -135,6 +145,29 @@ class _Reader:
         self._name = ""
         self._value: Value = None
         self._text: list[str] = []
+
+    def _open(self) -> None:
+        self.parser = expat.ParserCreate()
+        self.parser.StartElementHandler = self._begin
+        self.parser.EndElementHandler = self._end
+        self.parser.CharacterDataHandler = self._more
+        self._given, self._tail = 0, b""
+
+    def parse(self, text: bytes) -> bytes:
+        """Take in a piece of the file; return what of it is of the next document."""
+        try:
+            self.parser.Parse(text, False)
+        except expat.ExpatError as error:
+            at = self.parser.ErrorByteIndex - self._given + len(self._tail)
+            if error.code not in _NEXT or self._depth or at < 0:
+                raise
+            text = (self._tail + text)[at:]
+            self.before = self.line - 1
+            self._open()
+            return text
+        self._given += len(text)
+        self._tail = (self._tail + text)[-_LONGEST_MARK:]
+        return b""
 
     @property
     def line(self) -> int:

@@ -503,6 +503,21 @@ def same(one: Log, other: Log) -> None:
         np.testing.assert_array_equal(mine, its, name)
 
 
+@pytest.mark.parametrize("head", ['<?xml version="1.0"?>\n', ""])
+def test_xml_behind_xml(read: Read, head: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of two exports in one file, wherever blocks end; other text behind them counts once."""
+    first, second = (as_xml(ad(ProcId=proc)) for proc in "01")
+    body = second[second.index("<classads>") :]
+    text = f"{first}\n{head}{body}"
+    monkeypatch.setattr("rtsched.logs.source.BLOCK", 7)
+    for size in range(len(first) - 9, len(first) + len(head) + 20):
+        monkeypatch.setattr("rtsched.logs.source.HEAD", size)
+        assert read(text).jobs.labels() == ["7.0", "7.1"]
+    log = read(f"{text}\nand more")
+    assert log.jobs.labels() == ["7.0", "7.1"]
+    assert log.skipped.count.total() == 1
+
+
 def test_xml_that_is_cut_short(read: Read) -> None:
     """What was whole is read; the rest is counted once."""
     text = as_xml(RECORDS)
