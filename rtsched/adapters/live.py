@@ -99,7 +99,9 @@ class Marks(Table):
     suspended = Column(np.bool_, False, "It runs and is suspended: nobody knows when it ends.")
     stuck = Column(np.bool_, False, "It did not start where and when it could, time and again.")
     problem = Text("Why nothing can be promised to it any more, as it is now.")
-    limit = Text("The limit of an account or QOS that it waits for, as the batch system calls it.")
+    limit = Text(
+        "The limit of an account, QOS or partition that it waits for, as the batch system calls it."
+    )
     unusable = Text("Why a deferred job cannot be promised what it asks for; rejected for that.")
     last = Column(
         np.int64, -1, "Of a job that the batch system shows in parts: the highest of their ids."

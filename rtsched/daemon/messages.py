@@ -155,16 +155,16 @@ def moved(why: str, start: float, deadline: float, now: float) -> str:
 
 
 def did_not_start(limit: str, starts: int) -> str:
-    """Return that a limit of an account or QOS kept a job from several planned starts."""
+    """Return that a limit kept a job from several planned starts."""
     return (
         f"the job did not start at {counted(starts, 'planned start')}, since it waits for a limit "
-        f"of its account or QOS ({limit})"
+        f"of its account, QOS or partition ({limit})"
     )
 
 
 def kept_waiting(limit: str) -> str:
-    """Return that a limit of an account or QOS kept a job from its planned start."""
-    return f"the job waits for a limit of its account or QOS ({limit})"
+    """Return that a limit kept a job from its planned start."""
+    return f"the job waits for a limit of its account, QOS or partition ({limit})"
 
 
 def requeued() -> str:
@@ -568,9 +568,9 @@ REASONS: dict[str, str] = {
     "that waits for others or is held, or one without a time limit.",
     "likely.queued": "The job asks for odds and was not evaluated at its submission.",
     "wait.held": "The job is held by its user or an admin, or until it has been evaluated.",
-    "wait.limit": "The job waits for a limit of its account or QOS, which the batch system names. "
-    "A promise is moved when that keeps its job from two planned starts, or breaks where it cannot "
-    "be.",
+    "wait.limit": "The job waits for a limit of its account, QOS or partition, which the batch "
+    "system names. A promise is moved when that keeps its job from two planned starts, or breaks "
+    "where it cannot be.",
     "wait.planned": "The job has a promise, and its planned start is in the future.",
     "wait.dependency": "The job waits for other jobs, as its user asked.",
     "wait.begin": "The job may not start before the time that its user set.",

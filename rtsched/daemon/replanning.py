@@ -10,10 +10,10 @@ it, as long as it may end in time: the batch system is slow then, and starts it 
 jobs share a job without a place keeps its promise as long as it may end in time: it is planned too
 late, and the batch system starts it as soon as there is room.
 
-A job that a limit of its account or QOS keeps from its planned starts is not planned anew for ever:
-nodes would stay free for it in vain. After two of them it is moved, once: to when the jobs have
-ended that use the limit up. If it cannot end in time then, or misses two starts again, its promise
-breaks. The user is informed of the limit in both cases.
+A job that a limit of its account, QOS or partition keeps from its planned starts is not planned
+anew for ever: nodes would stay free for it in vain. After two of them it is moved, once: to when
+the jobs have ended that use the limit up. If it cannot end in time then, or misses two starts
+again, its promise breaks. The user is informed of the limit in both cases.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ OVERDUE = 20.0
 batch system (see `Observation`) if that is more and its nodes are free."""
 
 MISSED_STARTS = 2
-"""Planned starts that a job may miss for a limit of its account or QOS."""
+"""Planned starts that a job may miss for a limit of its account, QOS or partition."""
 
 NO_PLAN = "no plan meets it after changes on the cluster"
 """Why a promise broke, where nothing else is known."""

@@ -131,8 +131,8 @@ class WaitingJob(NamedTuple):
         It ended, has its promise and a new start, and is to be queued again: so many polls have not
         shown it in the queue yet; 0: it is none of these.
     missed : tuple of float
-        The planned starts at which a limit of its account or QOS kept it from starting, seconds
-        since the epoch.
+        The planned starts at which a limit of its account, QOS or partition kept it from starting,
+        seconds since the epoch.
     """
 
     declined: str | None = None
@@ -306,7 +306,7 @@ class Site:
         return sorted(at for at in whole if at > now - HOUR)
 
     def limits(self) -> dict[int, str]:
-        """Return for which limits of accounts and QOS jobs wait, by job."""
+        """Return for which limits of accounts, QOS and partitions jobs wait, by job."""
         marks = self.marks.take(self.marks.limit >= 0)
         pairs = zip(marks.job.tolist(), marks.texts("limit"), strict=True)
         return {job: limit for job, limit in pairs if limit}

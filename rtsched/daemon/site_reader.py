@@ -155,7 +155,7 @@ class SiteReader:
 
     @cached_property
     def _limits(self) -> dict[int, str]:
-        """For which limits of accounts and QOS jobs wait."""
+        """For which limits of accounts, QOS and partitions jobs wait."""
         return self.site.limits()
 
     @cached_property

@@ -44,7 +44,7 @@ def waits(site: Site, steered: Steered | None, job: int, now: float) -> tuple[Re
     found = []
     (limit,) = site.marks.take(place).texts("limit") if marked[0] else (None,)
     if limit:
-        text = f"it waits for a limit of its account or QOS ({limit})"
+        text = f"it waits for a limit of its account, QOS or partition ({limit})"
         found.append(Reason("wait.limit", text))
     if (entry := entry_of(snapshot.plan, job)) >= 0:
         start = float(snapshot.plan.entries.start[entry])

@@ -313,12 +313,13 @@ def test_a_job_that_was_suspended_ends_as_slurm_says() -> None:
     assert marks_of(found, np.arange(2), facts()).suspended.tolist() == [False, True]
 
 
-def test_limits_of_accounts_and_qos() -> None:
+def test_limits_of_accounts_qos_and_partitions() -> None:
     """Slurm's reason names them; any other reason is none."""
-    reasons = ("QOSGrpCpuLimit", "AssocGrpNodeLimit", "Resources", "(null)")
+    limits = ["QOSGrpCpuLimit", "AssocGrpNodeLimit", "PartitionTimeLimit", "PartitionNodeLimit"]
+    reasons = (*limits, "PartitionDown", "Resources", "(null)")
     found = rows(*({"reason": reason} for reason in reasons))
-    marks = marks_of(found, np.arange(4), facts())
-    assert marks.texts("limit") == ["QOSGrpCpuLimit", "AssocGrpNodeLimit", None, None]
+    marks = marks_of(found, np.arange(len(reasons)), facts())
+    assert marks.texts("limit") == [*limits, None, None, None]
 
 
 def test_endings() -> None:

@@ -352,7 +352,7 @@ def test_a_moved_job_is_told_and_stays_where_it_is() -> None:
     (text,) = told
     assert text.startswith(
         "rtsched: the job did not start at 2 planned starts, since it waits for a limit of its "
-        "account or QOS (AssocGrpCpuLimit); it is now planned to start at "
+        "account, QOS or partition (AssocGrpCpuLimit); it is now planned to start at "
         f"{moment(T0 + 200, T0 + 43)}, still promised"
     )
     assert (start[0], start[-1]) == (0.0, 200.0)

@@ -85,7 +85,8 @@ def test_a_limit_that_breaks_a_promise_is_named() -> None:
     settled = scene.poll(T0 + 60, queued, limits=limits)
     (broken,) = settled.changed
     assert broken.state == "broken"
-    assert broken.why == "the job waits for a limit of its account or QOS (QOSGrpCpuLimit)"
+    limit = "a limit of its account, QOS or partition (QOSGrpCpuLimit)"
+    assert broken.why == f"the job waits for {limit}"
     (told,) = [action for action in settled.actions if isinstance(action, Notify)]
     assert "can no longer be kept, since the job waits for a limit" in told.text[0]
 
@@ -111,8 +112,8 @@ def test_a_job_that_a_limit_keeps_waiting_is_not_planned_anew_for_ever() -> None
     assert (broken.id, broken.state, broken.why) == (
         7,
         "broken",
-        "the job did not start at 2 planned starts, since it waits for a limit of its account or "
-        "QOS (QOSGrpCpuLimit)",
+        "the job did not start at 2 planned starts, since it waits for a limit of its account, "
+        "QOS or partition (QOSGrpCpuLimit)",
     )
     assert scene.site.snapshot.plan.entries.job.tolist() == [8]
     assert scene.site.promises.keys() == {8}
@@ -133,8 +134,8 @@ def test_who_is_kept_from_two_starts_by_a_limit_is_told_which() -> None:
             63,
             (
                 "rtsched: the promise is given up: the job did not start at 2 planned starts, "
-                "since it waits for a limit of its account or QOS (AssocGrpGRES); the job may run "
-                "yet",
+                "since it waits for a limit of its account, QOS or partition (AssocGrpGRES); the "
+                "job may run yet",
             ),
         )
     ]

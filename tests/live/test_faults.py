@@ -169,6 +169,32 @@ def test_a_job_that_slurm_cannot_launch(testbed: None) -> None:
         eventually(lambda: reply in cluster.run(["scontrol", "show", "job", str(job)]).stdout)
 
 
+def test_partitions_that_change(testbed: None) -> None:
+    """One is removed, and the longest time limit of another lowered: no promise stays for ever."""
+    conf, all_nodes = "/etc/slurm/slurm.conf", "Nodes=ALL Default=YES State=UP"
+    gone = "PartitionName=other Nodes=ALL State=UP"
+    partitions = f"PartitionName=all {all_nodes}\n{gone}"
+    with live_cluster(files={SUBMIT_CONF: SETTINGS}, fast=1, slow=1, partitions=partitions) as live:
+        runs = live.promise("-N2", "--time=2", "--partition=other", in_minutes(60))
+        waits = live.promise("-N2", "--time=2", "--partition=other", in_minutes(60))
+        long = live.promise("-N1", "--time=10", in_minutes(90))
+        for job in (runs, waits, long):
+            live.wait_state(job, "firm")
+        text = live.cluster.path(conf).read_text()
+        text = text.replace(gone, "").replace(all_nodes, f"{all_nodes} MaxTime=5")
+        live.cluster.path(conf).write_text(text)
+        live.cluster.run(["scontrol", "reconfigure"])
+        for job in (runs, waits):
+            live.wait_state(job, "missed")
+        live.wait_state(long, "broken", seconds=90)
+        whys = {each.id: each.why for each in live.kept()}
+    assert whys[runs] == whys[waits] == "the job was ended as its partition was removed"
+    assert whys[long] == (
+        "the job did not start at 2 planned starts, since it waits for a limit of its account, "
+        "QOS or partition (PartitionTimeLimit)"
+    )
+
+
 def test_without_the_accounting_daemon(live: Live) -> None:
     """Without slurmdbd promises are given and kept."""
     live.cluster.stop_slurmdbd()

@@ -79,8 +79,8 @@ _BAD_CONSTRAINTS = "BadConstraints"
 _PARTITION_GONE = "PartitionDown"
 """Why Slurm fails a job with NODE_FAIL whose partition slurm.conf has no longer."""
 
-_LIMITS = ("Assoc", "QOS")
-"""How the reasons begin that name a limit of an account or QOS (manual page squeue)."""
+_LIMITS = ("Assoc", "QOS", "PartitionTimeLimit", "PartitionNodeLimit")
+"""How the reasons begin that name a limit of an account, QOS or partition (manual page squeue)."""
 
 _LAUNCHES = ("launch fail", "JobHoldMaxRequeue")
 """How the reasons begin of jobs that Slurm holds after launches that failed."""
@@ -244,7 +244,7 @@ def _lacks_features(rows: JobRows, i: int) -> bool:
 
 
 def _limit(reason: str) -> str:
-    """Return the limit of an account or QOS that a reason names, such as `QOSGrpCpuLimit`."""
+    """Return the limit that a reason names, such as `QOSGrpCpuLimit`."""
     return reason if reason.startswith(_LIMITS) else ""
 
 
