@@ -14,7 +14,7 @@ from rtsched.adapters.slurm.commands import only_waiting, promised_priority, ran
 from rtsched.adapters.slurm.facts import Sharing, SlurmFacts, partitions_of, unchecked_features
 from rtsched.adapters.slurm.last_applied import AppliedFile, LastApplied, SlurmState, applied
 from rtsched.adapters.slurm.layout import ClusterLayout, layout_of
-from rtsched.adapters.slurm.observation import jobs_of, marks_of
+from rtsched.adapters.slurm.observation import NOT_FITTING, jobs_of, marks_of
 from rtsched.adapters.slurm.requirements import node_list_in, with_node_list
 from rtsched.adapters.slurm.reserving import reserve_changes
 from rtsched.adapters.slurm.rows import JobRows, node_rows
@@ -584,12 +584,14 @@ def test_where_jobs_share_nodes_a_job_gets_its_own_list_back() -> None:
     assert node_list_in(with_node_list("rtsched:t1", "--constraint=a --partition=all")) == ""
 
 
-def test_slurm_holds_a_job_whose_nodes_have_lost_their_features() -> None:
+@pytest.mark.parametrize("feature", ["b", ""])
+def test_slurm_holds_a_job_whose_nodes_have_not_what_it_wants_any_more(feature: str) -> None:
     """Nobody else does: it is planned on others, or gets its own list back, and Slurm tries it."""
     known, mark = facts(shared=True), {"admin_comment": "rtsched:t1", "reqnodes": "n4"}
-    lost = mark | {"feature": "b", "reason": "BadConstraints", "prioritylong": "0"}
+    lost = mark | {"feature": feature, "reason": "BadConstraints", "prioritylong": "0"}
     view = state(rows(lost, lost | {"feature": "", "reqnodes": ""}), known)
     assert view.observation.marks.held.tolist() == [False, True]
+    assert view.observation.marks.texts("problem") == [None, NOT_FITTING]
     moved = [each.command.words[3] for each in asked_of(view, (1, 0.0, (3,)))]
     assert moved == ["ReqNodeList=n3", f"Priority={promised_priority(NOW)}"]
     back, release = asked_of(view)

@@ -64,6 +64,9 @@ jobs launched a second time that run already."""
 RESERVATION_DELETED = "Slurm deleted its reservation, and holds it"
 """Such as one with more licences than slurm.conf names now."""
 
+NOT_FITTING = "Slurm holds it: no node that it may have has what it requests (BadConstraints)"
+"""Such as more processors than slurm.conf says now."""
+
 NOT_VALID = {
     "InvalidQOS": "Slurm does not start it: its QOS is not valid, or not for it (InvalidQOS)",
     "InvalidAccount": "Slurm does not start it: its account is not valid (InvalidAccount)",
@@ -108,7 +111,7 @@ def keeps_order(rows: JobRows, at: int, *, basic: bool) -> bool:
     """
     if basic or not is_admitted(rows.mark[at]):
         return False
-    if _lacks_features(rows, at):
+    if _fits_nowhere(rows, at):
         return set(names_of(rows.required[at])) != set(names_of(node_list_in(rows.mark[at])))
     return bool(LAST_PRIORITY <= rows.priority[at] <= FIRST_PRIORITY)
 
@@ -169,8 +172,9 @@ def marks_of(
     some = taken(rows, which)
     mark, reason = some.mark, some.reason
     deferred = mark.map(is_deferred, np.bool_)
-    lacks = reason.map(_BAD_CONSTRAINTS.__eq__, np.bool_) & some.features.map(bool, np.bool_)
-    first = (some.priority == 0) & ~lacks
+    unfit = reason.map(_BAD_CONSTRAINTS.__eq__, np.bool_)
+    asks = some.features.map(bool, np.bool_) | some.required.map(bool, np.bool_)
+    first = (some.priority == 0) & ~(unfit & asks)
     held = first | reason.map(is_held, np.bool_)
     last = np.full(len(which), -1, np.int64)
     for job, components in rows.components.items():
@@ -198,6 +202,8 @@ def marks_of(
     }
     for at in np.flatnonzero(some.state.map("RESV_DEL_HOLD".__eq__, np.bool_)).tolist():
         texts["problem"][at] = RESERVATION_DELETED
+    for at in np.flatnonzero(unfit & first & ~deferred).tolist():
+        texts["problem"][at] = NOT_FITTING
     if queued is not None:
         for at, problem in _not_planned(rows, which, queued, facts).items():
             texts["problem"][at] = texts["problem"][at] or problem
@@ -235,12 +241,13 @@ def _not_planned(
     return found
 
 
-def _lacks_features(rows: JobRows, i: int) -> bool:
-    """Return whether Slurm holds a job since no node that it may have has the features it wants.
+def _fits_nowhere(rows: JobRows, i: int) -> bool:
+    """Return whether Slurm holds a job since no node that it may have has what it wants.
 
-    It lets it go when features or the job change (`FAIL_BAD_CONSTRAINTS`, src/slurmctld/job_mgr.c).
+    It lets it go when nodes or the job change (`FAIL_BAD_CONSTRAINTS`, src/slurmctld/job_mgr.c).
     """
-    return rows.reason[i] == _BAD_CONSTRAINTS and bool(rows.features[i])
+    asks = rows.features[i] or rows.required[i]
+    return rows.reason[i] == _BAD_CONSTRAINTS and bool(asks)
 
 
 def _limit(reason: str) -> str:
