@@ -206,7 +206,10 @@ def _differ(jobs: Jobs, tasks: Ragged) -> NDArray[np.bool_]:
 
 
 def _depend_by_task(jobs: Jobs, tasks: Ragged, edges: Edges) -> NDArray[np.bool_]:
-    """Return of which arrays single tasks wait for others or are waited for, bool[a]."""
+    """Return of which arrays single tasks wait for others or are waited for, bool[a].
+
+    So it is where a job waits for all to have started: they do so in rounds, one job at once.
+    """
     found = np.zeros(len(tasks.lengths), np.bool_)
     if not len(edges):
         return found
@@ -219,6 +222,8 @@ def _depend_by_task(jobs: Jobs, tasks: Ragged, edges: Edges) -> NDArray[np.bool_
 
     before = arrays_of(edges.before[~edges.whole_array])
     found[before[before >= 0]] = True
+    begun = edges.before[edges.whole_array & edges.at_start]
+    found |= np.isin(jobs.array[tasks.values[tasks.offsets[:-1]]], begun)
     after = arrays_of(edges.after)
     waits = np.flatnonzero(after >= 0)
     table = [after, edges.before, edges.at_start, edges.whole_array]

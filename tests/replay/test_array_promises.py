@@ -280,6 +280,16 @@ def test_dependencies_of_an_array() -> None:
     assert times(run)[5][0] == max(end for _, end in times(run)[1:5])
 
 
+@pytest.mark.parametrize("policy", ["mcdf", "portfolio-run", "edf-easy-admit"])
+def test_a_job_after_the_start_of_an_array(policy: str) -> None:
+    """Slurm's `after:1`: job 4 runs once the third task has started, which waits for the second."""
+    tasks = array(3, first=1, deadline=T0 + 1200)
+    edges = Edges.build(1, before=[1], after=[4], whole_array=[True], at_start=[True])
+    made = replace(log({"deadline": T0 + 600}, *tasks, {"deadline": T0 + 9000}), edges=edges)
+    run = planned(work(made, cluster((1, 0), (1, 0)), unit="node"), policy)
+    assert times(run)[1:] == [(0, 600), (600, 1200), (600, 1200), (1200, 1800)]
+
+
 @pytest.mark.parametrize(
     ("change", "why"),
     [
