@@ -173,7 +173,17 @@ def _status(ending: NDArray[np.int8]) -> NDArray[np.int64]:
     return status
 
 
-__all__ = ["COMMENT", "FIELDS", "HEADER", "NAMED", "SwfReader", "parse_lines", "write"]
+__all__ = [
+    "COMMENT",
+    "FIELDS",
+    "HEADER",
+    "NAMED",
+    "NUMBERED",
+    "SwfReader",
+    "header_name",
+    "parse_lines",
+    "write",
+]
 
 FIELDS = (
     "job",
@@ -206,12 +216,24 @@ COMMENT = (b";", b"#")
 HEADER = re.compile(rb"\s*[;#]\s*([A-Za-z]+)\s*:\s*(.*?)\s*")
 NAMED = re.compile(rb"(-?\d+)\s+(\S.*)")
 _NAMES = re.compile(rb';"?\w+"?;')
+NUMBERED = (
+    *("Version", "UnixStartTime", "TimeZone", "MaxJobs", "MaxRecords", "MaxNodes", "MaxProcs"),
+    *("MaxRuntime", "MaxMemory", "MaxQueues", "MaxPartitions"),
+)
+"""Names of header lines that say a number."""
+_SPELT = {name.lower(): name for name in (*NUMBERED, "Queue", "Partition")}
 _MACHINE = ("MaxProcs", "MaxNodes")
 _SIZE = re.compile(rb"[+-]?[0-9]{1,20}")
 _ENDINGS = {0: Ending.FAILED, 1: Ending.COMPLETED, 5: Ending.CANCELLED}
 _PARTIAL = (2, 3, 4)  # status of lines that are part of a job with a line of its own
 
 Lines = tuple["NDArray[np.float64]", "NDArray[np.int64]", list[tuple[int, bytes]], int, int]
+
+
+def header_name(text: bytes) -> str:
+    """Return the name of a header line as the format spells it, whatever its case."""
+    name = text.decode()
+    return _SPELT.get(name.lower(), name)
 
 
 def parse_lines(block: bytes) -> Lines:
@@ -340,7 +362,7 @@ class SwfReader:
         match = HEADER.fullmatch(text)
         if match is None:
             return
-        name, value = match[1].decode(), match[2]
+        name, value = header_name(match[1]), match[2]
         named = NAMED.fullmatch(value)
         if name in {"Queue", "Partition"} and named is not None:
             shown = named[2].decode("utf-8", "backslashreplace")

@@ -246,7 +246,7 @@ def test_nothing_hostile_gets_through_json(tmp_path):
 def test_headers_of_swf_keep_numbers_only(tmp_path):
     """Where a log is from is left out; its machine, and what queues are called, is not."""
     text = (
-        "; Version: 2.2\n; Computer: secret\n; UnixStartTime: 1000000000 secret\n"
+        "; Version: 2.2\n; Computer: secret\n; unixstarttime: 1000000000 secret\n"
         "; MaxProcs: 64 (secret)\n; Queue: 1 secret\n; Note: secret\n"
         "1 0 0 160 16 -1 -1 16 900 -1 1 1017 3 5 1 -1 -1 -1\n; secret\n"
         "2 0 0 160 16 -1 -1 16 900 -1 1 -1 3 5 1 -1 -1 -1\nsecret 2 3\n3 0 0 160 1\n"
@@ -254,7 +254,7 @@ def test_headers_of_swf_keep_numbers_only(tmp_path):
     done, new = without(tmp_path, text)
     lines = new.splitlines()
     assert MARK not in new
-    assert lines[:3] == ["; Version: 2.2", "; UnixStartTime: 1000000000", "; MaxProcs: 64"]
+    assert lines[:3] == ["; Version: 2.2", "; unixstarttime: 1000000000", "; MaxProcs: 64"]
     assert lines[3].startswith("; Queue: 1 partition-")
     assert "1017" not in new
     assert lines[5].split()[11] == "-1"

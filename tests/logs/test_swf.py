@@ -176,6 +176,16 @@ def test_only_the_header_counts(read: Read) -> None:
     assert len(log.cluster or ()) == 128
 
 
+def test_headers_in_any_case(read: Read) -> None:
+    """They are known all the same."""
+    log = read(HEADER.lower() + job() + "\n")
+    same = read(HEADER + job() + "\n")
+    assert log.assumptions == same.assumptions
+    assert log.jobs.submit.tolist() == [1000010.0]
+    assert len(log.cluster or ()) == 128
+    assert log.jobs.names("partition") == same.jobs.names("partition")
+
+
 @pytest.mark.parametrize(
     ("value", "said"), [("0", False), ("5 (about)", False), ("1e9", True), ("Fri Oct 1", True)]
 )

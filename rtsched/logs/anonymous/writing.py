@@ -37,7 +37,7 @@ from rtsched.logs.slurm_text import (
     submit_line,
 )
 from rtsched.logs.source import MESSAGE, Source, readable
-from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, parse_lines
+from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, NUMBERED, header_name, parse_lines
 from rtsched.model.log import Skipped
 from rtsched.model.resources import GRES, LICENSE
 from rtsched.model.units import slurm_moment
@@ -187,11 +187,6 @@ class _Writer:
 
 # --- SWF ------------------------------------------------------------------------------------------
 
-_NUMBERS_OF_HEADER = (
-    "Version UnixStartTime TimeZone MaxJobs MaxRecords MaxNodes MaxProcs MaxRuntime MaxMemory "
-    "MaxQueues MaxPartitions"
-)
-_HEADERS = frozenset(_NUMBERS_OF_HEADER.split())
 _HEAD_NUMBER = re.compile(rb"[+-]?\d{1,20}(?:\.\d{1,3})?\b", re.ASCII)
 _SWF_NAMES = {"user": "user", "group": "account", "application": "job"}
 _OUT_OF_RANGE = b"1e300"
@@ -214,12 +209,12 @@ class _SwfWriter(_Writer):
         match = HEADER.fullmatch(content)
         if match is None:
             return b""
-        name, value = match[1].decode(), match[2]
+        name, value = header_name(match[1]), match[2]
         named = NAMED.fullmatch(value)
         if name in {"Queue", "Partition"} and named is not None:
             shown = self.words.name("partition", readable(named[2]))
             return b"; %s: %s %s\n" % (match[1], named[1], shown.encode())
-        found = _HEAD_NUMBER.match(value) if name in _HEADERS else None
+        found = _HEAD_NUMBER.match(value) if name in NUMBERED else None
         return b"; %s: %s\n" % (match[1], found[0]) if found is not None else b""
 
     def _fields(self, fields: list[bytes]) -> bytes:
