@@ -323,7 +323,10 @@ def is_squeue_json(head: bytes) -> bool:
 
 
 def job_objects(source: Source) -> Iterator[tuple[int, bytes]]:
-    """Yield line and text of each job: of the list `jobs`, or alone, as `jq` takes them out."""
+    """Yield line and text of each job: of the list `jobs`, or alone, as `jq` takes them out.
+
+    `jq -s` makes a list of several outputs.
+    """
     if _JOBS.search(source.head):
         return json_objects(source, 2, "jobs")
     return json_records(source)

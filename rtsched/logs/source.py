@@ -317,14 +317,16 @@ def json_objects(source: Source, level: int, key: str = "") -> Iterator[tuple[in
     ----------
     source : Source
     level : int
-        0 for objects one after another, 1 for a list of them, 2 for a list in an object.
+        0 for objects one after another, 1 for a list of them, 2 for a list in an object, which may
+        be one of a list of objects.
     key : str
         For level 2: the list's name.
     """
     from rtsched.kernels.text import scan_objects  # compiled: live systems need sources without
 
     name = np.frombuffer(f'"{key}"'.encode() if key else b"", np.uint8)
-    state = np.array([0, 0, 0, -1, 0, 0], np.int64)
+    around = int(level == 2 and source.head.lstrip().startswith(b"["))
+    state = np.array([0, -around, 0, -1, 0, 0], np.int64)
     spans = np.empty((_AT_ONCE, 3), np.int64)
     text = b""
     for block in source.blocks():

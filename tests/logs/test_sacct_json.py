@@ -59,6 +59,13 @@ def test_jobs_alone_are_read(read: Read, indent: int | None) -> None:
         assert (log.format, log.jobs.labels()) == ("sacct-json", ["7", "8"])
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_list_of_outputs(read: Read, indent: int | None) -> None:
+    """As `jq -s .` makes one of several."""
+    outputs = [json.loads(text(record(), record(job_id=8))), json.loads(text(record(job_id=9)))]
+    assert read(json.dumps(outputs, indent=indent)).jobs.labels() == ["7", "8", "9"]
+
+
 @pytest.mark.parametrize("release", RELEASES)
 def test_every_release(release: str) -> None:
     """The same jobs in the shapes of six releases are the same jobs."""
