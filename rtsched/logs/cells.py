@@ -66,12 +66,12 @@ class Cells:
 
 
 def integers(cells: Cells) -> NDArray[np.float64]:
-    """Return whole numbers >= 0, also as `8.0` or `1.50K`; nan where a cell is something else."""
+    """Return whole numbers >= 0, also as `8.0`, `8,0` or `1.50K`; nan where one is no such."""
     out, odd = np.full(len(cells), np.nan), np.ones(len(cells), np.bool_)
     if COMPILING:
         kernels.read_integers(cells.buffer, cells.starts, cells.ends, out, odd)
     for row in np.flatnonzero(odd).tolist():
-        number = size_bytes(readable(cells[row]))
+        number = size_bytes(readable(cells[row]).removesuffix(",0"))
         out[row] = round(number) if number < MOST else np.nan
     return out
 
@@ -128,7 +128,7 @@ def is_local(cell: bytes) -> bool:
 
 def _time(cell: bytes) -> tuple[int, float]:
     """Return what a time cell holds and its seconds; the plain form of `read_times`."""
-    cell = cell.removesuffix(b".0")
+    cell = cell.removesuffix(b".0").removesuffix(b",0")
     if cell.isdigit() and kernels.EPOCH_DIGITS[0] <= len(cell) <= kernels.EPOCH_DIGITS[1]:
         return kernels.EPOCH, float(cell)
     try:

@@ -200,8 +200,10 @@ class SacctReader:
                 after = row[name] if name in {"submit", "start"} else after
         if len(line) and not self._local:
             self._local = read.is_local(cells["submit"][0])
+        if len(line) and _WHOLE_MINUTES.fullmatch(cells["submit"][0]):
+            self._rows.clock = 60.0
         self._numbers(cells, row)
-        _agree(row, self._zone)
+        _agree(row, self._zone, self._rows.clock)
         self._words(cells, row)
         self._wishes(cells, row)
         return self._without(row, bad, cells)
@@ -368,6 +370,9 @@ _GPU_TYPE = re.compile(
 )
 """What a submit line has if it names a type of GPU."""
 
+_WHOLE_MINUTES = re.compile(rb"[0-9-]+[T ][0-9]+:[0-9]+(?:[+-][0-9:]+|Z)?")
+"""A time without seconds."""
+
 _LONGEST_RECORD = 1 << 20
 """A record has no more bytes."""
 
@@ -469,19 +474,22 @@ def read_fields(line: bytes, header: Header) -> tuple[str, list[bytes]]:
     return "a field holds the delimiter (use another --delimiter, or --json)", []
 
 
-def _agree(row: dict[str, NDArray[Any]], zone: tzinfo | None) -> None:
-    """Read starts and ends in an hour that the clock shows twice as the run time says."""
+def _agree(row: dict[str, NDArray[Any]], zone: tzinfo | None, clock: float) -> None:
+    """Read starts and ends in an hour that the clock shows twice as the run time says.
+
+    `clock`: seconds in which times count.
+    """
     if not row.keys() >= {"start", "end", "elapsed"}:
         return
     start, end = row["start"], row["end"]
-    rows = np.flatnonzero(np.abs(end - start - row["elapsed"]) > 1)
+    rows = np.flatnonzero(np.abs(end - start - row["elapsed"]) > clock)
     if not len(rows):
         return
     later = [until_repeated(times[rows], zone) for times in (start, end)]
     choices = np.array([(0, 0), (0, 1), (1, 1), (1, 0)])
     late_start, late_end = (choices[:, [at]] * later[at] for at in (0, 1))
     rest = (end - start - row["elapsed"])[rows] + late_end - late_start
-    best = np.argmin(np.where(rest >= 0, rest, np.inf), axis=0)
+    best = np.argmin(np.where(rest > -clock, rest, np.inf), axis=0)
     at = np.arange(len(rows))
     start[rows] += late_start[best, at]
     end[rows] += late_end[best, at]
@@ -514,7 +522,7 @@ def per_processor(total: NDArray[np.float64], size: NDArray[np.float64]) -> NDAr
 _TOTAL, _PER_CPU, _PER_NODE = 0.0, 1.0, 2.0
 
 
-_RAW_MEMORY = re.compile(r"(\d{1,20})(?:\.0+)?([MGTP]?)(n?)", re.ASCII)
+_RAW_MEMORY = re.compile(r"(\d{1,20})(?:\.0+|,0)?([MGTP]?)(n?)", re.ASCII)
 
 
 def _req_mem(text: str) -> tuple[float, float]:
@@ -530,7 +538,7 @@ def _req_mem(text: str) -> tuple[float, float]:
             if size >> bit == 1:
                 return float(size - (1 << bit) << 20), _PER_CPU
     basis = {"c": _PER_CPU, "n": _PER_NODE}.get(text[-1:].lower(), _TOTAL)
-    return size_bytes(text, "M"), basis
+    return size_bytes(text.removesuffix(",0"), "M"), basis
 
 
 def _tres_cpus(text: str) -> float:

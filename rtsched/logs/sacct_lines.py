@@ -157,7 +157,7 @@ class Header:
         if not self.decimal:
             return lines
         mark = re.escape(self.delimiter)
-        number = rb"^((?>[^\n]*?%b){%d}\d+)\.0(?=%b|\r?$)" % (mark, self.place["id"], mark)
+        number = rb"^((?>[^\n]*?%b){%d}\d+)[.,]0(?=%b|\r?$)" % (mark, self.place["id"], mark)
         return re.sub(number, rb"\1", lines, flags=re.MULTILINE)
 
     def missing(self) -> str:
@@ -185,7 +185,7 @@ def _delimiter(line: bytes) -> bytes:
 
 _TYPED_TAB = b"\\t"
 """What `sacct --delimiter='\\t'` prints: sacct takes the two characters as they are."""
-_DECIMAL_ID = re.compile(rb"\d+\.0\r?")
+_DECIMAL_ID = re.compile(rb"\d+[.,]0\r?")
 
 Split = tuple[
     "NDArray[np.int32]", "NDArray[np.int32]", "NDArray[np.int64]", "NDArray[np.int64]", int

@@ -104,6 +104,8 @@ class SlurmRows:
 
     def __init__(self, clusters: str | None = None) -> None:
         """Keep the jobs of these clusters, a list with commas; None: of all."""
+        self.clock = 1.0
+        """Seconds in which the log's times count."""
         self._wanted = None if clusters is None else [each.strip() for each in clusters.split(",")]
         self.skipped = Skipped()
         self.remarks: list[str] = []
@@ -280,7 +282,7 @@ class SlurmRows:
             **{name: unless_constant(texts[name], -1) for name in TEXTS[:4]},
         )
         ending, end, elapsed = take("ending"), take("end"), take("elapsed")
-        self.assume(SUSPENDED, int(((elapsed > 0) & (end - start > elapsed + 1)).sum()))
+        self.assume(SUSPENDED, int(((elapsed > 0) & (end - start > elapsed + self.clock)).sum()))
         outcomes = Outcomes.build(
             n,
             start=start,

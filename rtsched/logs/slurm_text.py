@@ -60,7 +60,7 @@ _BASE_STATES = [
 """Job states by number (slurm.h, enum job_states)."""
 _STATE_FLAGS = {1 << 10: "REQUEUED", 1 << 13: "RESIZING", 1 << 19: "REVOKED"}
 """Flags that the accounting database keeps in place of a state."""
-_STATE_NUMBER = re.compile(r"(\d{1,10})(?:\.0)?", re.ASCII)
+_STATE_NUMBER = re.compile(r"(\d{1,10})(?:[.,]0)?", re.ASCII)
 
 _WORDS = (
     "bell contiguous exclusive get-user-env help hold ignore-pbs immediate join-output "
@@ -323,14 +323,17 @@ def deadline_in(*texts: str) -> str:
 def ending(state: str) -> Ending:
     """Return what a state such as `CANCELLED by 1001`, or its number, means; UNKNOWN: it is none.
 
-    Of a number the low 8 bits are the state (slurm.h, JOB_STATE_BASE), flags follow.
+    A narrow column cuts it (`OUT_OF_ME+`): a beginning that no other has is as good. Of a number
+    the low 8 bits are the state (slurm.h, JOB_STATE_BASE), flags follow.
     """
     if number := _STATE_NUMBER.fullmatch(state.strip()):
         flags, base = int(number[1]) & ~0xFF, int(number[1]) & 0xFF
         known = _BASE_STATES[base] if base < len(_BASE_STATES) else ""
         state = next((name for flag, name in _STATE_FLAGS.items() if flag & flags), known)
-    words = state.upper().split()
-    return ENDINGS.get(words[0].rstrip("+"), Ending.UNKNOWN) if words else Ending.UNKNOWN
+    word = next(iter(state.upper().split()), "")
+    name = word.rstrip("+")
+    found = [full for full in ENDINGS if full.startswith(name)] if word != name else []
+    return ENDINGS.get(found[0] if len(found) == 1 else name, Ending.UNKNOWN)
 
 
 def is_state_number(state: str) -> bool:
@@ -344,7 +347,7 @@ NO_VALUE = 4294967294.0
 
 def minutes(text: str) -> float:
     """Return the seconds of a number of minutes (TimelimitRaw); inf for anything else."""
-    text = text.removesuffix(".0")
+    text = text.removesuffix(".0").removesuffix(",0")
     known = text.isascii() and text.isdigit() and len(text) < 12 and float(text) < NO_VALUE
     return float(text) * 60.0 if known else float("inf")
 

@@ -75,6 +75,15 @@ def test_suspended_jobs_are_told(read: Read) -> None:
     assert not any("suspended" in told for told in read(table(*parts)).assumptions)
 
 
+@pytest.mark.parametrize("zone", ["", "Z", "+0000"])
+def test_times_without_seconds(read: Read, zone: str) -> None:
+    """12:01:50 to 12:03:05 show as two minutes for 75 s; three show that a job was suspended."""
+    moments = {name: f"2026-11-21T12:0{at}{zone}" for name, at in (("Submit", 0), ("Start", 1))}
+    runs = [{"End": f"2026-11-21T12:0{end}{zone}", "ElapsedRaw": "75"} for end in (3, 4)]
+    told = [read(table(moments | run)).assumptions for run in runs]
+    assert [any("suspended" in sentence for sentence in each) for each in told] == [False, True]
+
+
 def test_the_sample_of_26_05() -> None:
     """Our own run of Slurm 26.05: arrays, a het job, steps, deadlines."""
     log = read_logs([LOGS / "sacct_26.05.txt"], ReadOptions(timezone="UTC"))
@@ -229,6 +238,7 @@ def test_cancelled_before_start(read: Read, gone: dict[str, str]) -> None:
         ("Timelimit", "Partition_Limit", np.inf),
         ("Timelimit", "", np.inf),
         ("TimelimitRaw", "90", 5400),
+        ("TimelimitRaw", "90,0", 5400),
         ("TimelimitRaw", "UNLIMITED", np.inf),
         ("TimelimitRaw", "4294967295", np.inf),
         ("TimelimitRaw", "4294967294.0", np.inf),
@@ -273,6 +283,11 @@ def test_memory_is_per_processor(read: Read, text: str, size: int) -> None:
     [
         ("CANCELLED by 1001", Ending.CANCELLED),
         ("CANCELLED+", Ending.CANCELLED),
+        ("CANC+", Ending.CANCELLED),
+        ("OUT_OF_ME+", Ending.FAILED),
+        ("NODE_FAI+", Ending.NODE_FAILURE),
+        ("REQUEUE+", Ending.UNKNOWN),
+        ("+", Ending.UNKNOWN),
         ("OUT_OF_MEMORY", Ending.FAILED),
         ("TIMEOUT", Ending.TIMEOUT),
         ("NODE_FAIL", Ending.NODE_FAILURE),

@@ -615,6 +615,20 @@ def test_job_ids_that_pandas_wrote(read: Read) -> None:
     assert read(TWO_JOBS + re.sub(r"\A.*\n", "", decimal)).jobs.labels() == ["901", "902"]
 
 
+def test_numbers_with_a_decimal_comma(read: Read) -> None:
+    """As pandas writes them with `decimal=","`."""
+    names = "JobID;Submit;Start;ElapsedRaw;ReqCPUS;ReqMem;TimelimitRaw;State"
+    times = "1795248000{0};1795248600{0};600{0}"
+    line = f"901{{0}};{times};8{{0}};64{{0}};90{{0}};5{{0}}"
+    comma, point = (read(text(names, line.format(mark))) for mark in (",0", ".0"))
+    assert comma.jobs.wall_time.tolist() == [5400.0]
+    for name in ("label", "submit", "wall_time", "size", "memory"):
+        assert comma.jobs.column(name).tolist() == point.jobs.column(name).tolist()
+    for name in ("start", "run_time", "ending"):
+        assert comma.outcomes.column(name).tolist() == point.outcomes.column(name).tolist()
+    assert comma.jobs.labels() == ["901"]
+
+
 @pytest.mark.parametrize(
     "before", ["$ ", "[ann@login ~]$ ", "\ufeff\ufeff", "#", "sacct: ", "\x1b[?2004l\r"]
 )
