@@ -14,7 +14,7 @@ from rtsched.logs.condor_history import RUNS, CondorHistoryReader
 from rtsched.logs.sacct import SacctReader
 from rtsched.logs.sacct_json import SacctJsonReader, is_squeue_json
 from rtsched.logs.sacct_lines import SACCT, follows_messages, is_headerless
-from rtsched.logs.sacct_rows import OTHER_CLUSTER
+from rtsched.logs.sacct_rows import NO_CLUSTER, OTHER_CLUSTER
 from rtsched.logs.source import MESSAGE, Source
 from rtsched.logs.swf import SwfReader
 from rtsched.model.log import Skipped
@@ -283,6 +283,11 @@ _OTHERS = (
         "print it with `condor_history -af:h` or `-long`, or name sacct's columns with --columns",
     ),
     _other(rb"\A(?:<!DOCTYPE|<html)", "an HTML page"),
+    _other(
+        rb'(?s)\A\{(?=.*"jobs"\s*:).*"(?:subtime|nb_res)"\s*:',
+        "a workload of Batsim",
+        "convert its jobs to SWF",
+    ),
     _other(rb"\A#!", "a script"),
 )
 """What else people have at hand, by its beginning, and what to do."""
@@ -358,6 +363,8 @@ def _no_jobs(log: Log) -> str:
         remedy = "make the log with SLURM_TIME_FORMAT=standard"
     elif reason == OTHER_CLUSTER:
         remedy = "name another cluster by --clusters, or leave the option out"
+    elif reason == NO_CLUSTER:
+        remedy = "make the log with the column Cluster, or leave --clusters out"
     return (
         f"no usable job in it (read as {log.format}): {count.total()} records left out, {times} "
         f"because {reason} (first at {where}); {remedy}"

@@ -17,19 +17,17 @@ from rtsched.logs.gather import Coder
 from rtsched.logs.sacct import moment, per_processor, zone_label
 from rtsched.logs.sacct_rows import TEXTS, SlurmRows
 from rtsched.logs.slurm_text import NO_VALUE, deadline_in, ending, submit_line
-from rtsched.logs.source import is_json, json_objects, json_records
+from rtsched.logs.source import JOBS, is_json, json_records
 from rtsched.model.units import known_zone, slurm_moment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from rtsched.logs.readers import ReadOptions
     from rtsched.logs.source import Source
     from rtsched.model.log import Log
 
-_JOBS = re.compile(rb'"jobs"\s*:\s*\[')
+_NO_JOBS = re.compile(JOBS.pattern + rb"\s*(?:\]|\Z)")
 _TIME = re.compile(rb'"time"\s*:\s*\{')
 _FLUSH = 16384
 _MEGABYTE = 2.0**20
@@ -193,13 +191,15 @@ class SacctJsonReader:
         """Return whether an object with a list `jobs` begins, or its jobs; not those of squeue."""
         if not is_json(head) or is_squeue_json(head):
             return False
-        alone = b'"job_id"' in head and _TIME.search(head) is not None
-        return alone or _JOBS.search(head) is not None
+        known = b'"job_id"' in head
+        return (known and _TIME.search(head) is not None) or (
+            (JOBS if known else _NO_JOBS).search(head) is not None
+        )
 
     def read(self, source: Source) -> None:
         """Take in one file."""
         self._rows.open(source.path)
-        for line, text in job_objects(source):
+        for line, text in json_records(source):
             try:
                 record = self._decoder.decode(text)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -320,16 +320,6 @@ def is_squeue_json(head: bytes) -> bool:
     return re.search(rb'"(?:job_state|submit_time)"\s*:', head) is not None and (
         _TIME.search(head) is None
     )
-
-
-def job_objects(source: Source) -> Iterator[tuple[int, bytes]]:
-    """Yield line and text of each job: of the list `jobs`, or alone, as `jq` takes them out.
-
-    `jq -s` makes a list of several outputs.
-    """
-    if _JOBS.search(source.head):
-        return json_objects(source, 2, "jobs")
-    return json_records(source)
 
 
 def json_reason(error: Exception) -> str:

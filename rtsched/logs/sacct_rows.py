@@ -79,6 +79,7 @@ COLUMNS: dict[str, tuple[Any, Any]] = {
 
 _IDS, _PARTS = 1 << 36, 1 << 24  # more would not fit a key
 OTHER_CLUSTER = "it is of another cluster"
+NO_CLUSTER = "nothing tells its cluster"
 _REQUEUED = 7 * 86400.0
 """Seconds after its end at which no job is requeued any more: slurmctld has forgotten it, and a
 job that is submitted with its number is another."""
@@ -149,7 +150,8 @@ class SlurmRows:
             others = keep & ~np.isin(row["cluster"], known)
             if others.any():
                 place = self.where(int(row["line"][np.argmax(others)]))
-                self.skipped.add(OTHER_CLUSTER, place, int(others.sum()))
+                reason = OTHER_CLUSTER if any(clusters) else NO_CLUSTER
+                self.skipped.add(reason, place, int(others.sum()))
             keep &= ~others
         row["file"] = np.full(n, len(self._sources) - 1, np.int32)
         if not keep.all():

@@ -294,6 +294,8 @@ def _lines(pieces: Iterator[bytes]) -> Iterator[str]:
 LONGEST = 64 << 20
 """A longer object is no job."""
 
+JOBS = re.compile(rb'"jobs"\s*:\s*\[')
+"""What stands before a list of jobs."""
 _AT_ONCE = 4096
 
 
@@ -303,7 +305,12 @@ def is_json(head: bytes) -> bool:
 
 
 def json_records(source: Source) -> Iterator[tuple[int, bytes]]:
-    """Yield `json_objects` of a file that is a list of them, or has one after another."""
+    """Yield `json_objects` of a file that is a list of them, or has one after another.
+
+    Or of the list `jobs` of an object, as of sacct, or of several, of which `jq -s` makes a list.
+    """
+    if JOBS.search(source.head):
+        return json_objects(source, 2, "jobs")
     return json_objects(source, int(source.head.lstrip().startswith(b"[")))
 
 

@@ -90,9 +90,9 @@ def test_all_forms_merge() -> None:
     assert log.skipped.count["the log has the job twice"] == 6 + 7 + 7 - len(log.jobs)
 
 
-@pytest.mark.parametrize("form", ["long", "raw", "json", "jsonl"])
+@pytest.mark.parametrize("form", ["long", "raw", "json", "jsonl", "jobs"])
 def test_every_form(read: Read, form: str) -> None:
-    """One small history, written in four ways."""
+    """One small history, written in five ways."""
     ads = [{**USUAL, "ProcId": str(i), "RtDeadline": "QDate + 60"} for i in range(3)]
     if form == "long":
         text = "\n".join(ad(**one) for one in ads)
@@ -102,6 +102,7 @@ def test_every_form(read: Read, form: str) -> None:
         values = [{name: json_value(value) for name, value in one.items()} for one in ads]
         lines = [json.dumps(one) for one in values]
         text = "\n".join(lines) if form == "jsonl" else "[\n" + ",\n".join(lines) + "\n]\n"
+        text = f'{{"jobs": {text}}}' if form == "jobs" else text
     log = read(text)
     assert log.jobs.labels() == ["7.0", "7.1", "7.2"]
     assert log.jobs.deadline.tolist() == [1060.0] * 3

@@ -150,6 +150,11 @@ def test_content_tells_the_format(
             b"Usage reported in CPU Minutes\nCluster|Account|Login|Used\n",
             "sreport",
         ),
+        (
+            b'{"nb_res": 4, "jobs": [{"id": "1", "subtime": 10, "res": 2}],\n"profiles": {}}',
+            "a workload of Batsim.*to SWF",
+        ),
+        (b'{"jobs": [{"id": "1"}]}', "JSON without jobs of Slurm or HTCondor"),
         (b"; Version: 2\n", "no job in it"),
         (
             b"; Version: 2\n1 2 3\n",

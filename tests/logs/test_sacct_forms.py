@@ -458,6 +458,8 @@ def test_one_of_several_clusters(read: Read) -> None:
         assert log.skipped.count == {"it is of another cluster": left}
     with pytest.raises(InputError, match=r"3 because it is of another cluster.*--clusters"):
         read(body, clusters="c")
+    with pytest.raises(InputError, match=r"2 because nothing tells its cluster.*column Cluster"):
+        read(TWO_JOBS, clusters="a")
     with pytest.raises(ConfigError, match="--clusters: only logs of sacct"):
         read("; Version: 2\n", clusters="a")
 

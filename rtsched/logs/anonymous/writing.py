@@ -25,7 +25,7 @@ from rtsched.logs.hostlist import expand
 from rtsched.logs.readers import ReadOptions, reader_of
 from rtsched.logs.sacct import read_fields, read_header, second_table
 from rtsched.logs.sacct_json import Record as SlurmRecord
-from rtsched.logs.sacct_json import Reserved, State, job_objects, json_reason
+from rtsched.logs.sacct_json import Reserved, State, json_reason
 from rtsched.logs.sacct_lines import is_header
 from rtsched.logs.slurm_text import (
     ENDINGS,
@@ -36,7 +36,7 @@ from rtsched.logs.slurm_text import (
     licenses_in,
     submit_line,
 )
-from rtsched.logs.source import MESSAGE, Source, readable
+from rtsched.logs.source import MESSAGE, Source, json_records, readable
 from rtsched.logs.swf import COMMENT, FIELDS, HEADER, NAMED, NUMBERED, header_name, parse_lines
 from rtsched.model.log import Skipped
 from rtsched.model.resources import GRES, LICENSE
@@ -361,7 +361,7 @@ class _SacctJsonWriter(_Writer):
         decoder = msgspec.json.Decoder(SlurmRecord, strict=True)
         encoder = msgspec.json.Encoder()
         yield b'{"jobs": ['
-        for line, content in job_objects(self.source):
+        for line, content in json_records(self.source):
             try:
                 record = decoder.decode(content)
             except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
