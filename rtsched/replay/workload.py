@@ -15,7 +15,7 @@ from rtsched.errors import InputError
 from rtsched.model.cluster import Cluster
 from rtsched.model.jobs import Kind
 from rtsched.model.log import Ending, Skipped
-from rtsched.model.preemption import SitePreemption
+from rtsched.model.preemption import CANCEL, NONE, REQUEUE, SitePreemption
 from rtsched.model.resources import allowed_nodes, fitting_nodes, mean_cores
 from rtsched.replay.arrays import Arrays, whole_arrays
 from rtsched.replay.limits import JobAmounts, billing_sentences, limits_of_jobs
@@ -167,6 +167,8 @@ def prepare(
     misfits = (strange_nodes(outcomes, machine), overfull(jobs, outcomes, machine))
     notes += filter(None, misfits)
     preemption = as_set(preemption, options.preempt_type, options.preempt_mode)
+    if preemption.by == NONE and options.preempt_mode in (REQUEUE, CANCEL):
+        notes.append("`preempt_mode` has no effect: no `preempt_type` says who preempts whom.")
     notes += higher_tiers(jobs, machine, preemption)
     qos = None if site is None else site.qos
     return Workload(
@@ -336,11 +338,15 @@ def _deadlines(
 ) -> tuple[NDArray[np.float64] | None, list[str]]:
     """Return the deadlines (None: as the log has them), and what was assumed."""
     n, known = len(jobs), np.isfinite(jobs.deadline)
-    missing = n - int(known.sum())
+    missing, notes = n - int(known.sum()), []
+    if options.deadline_fraction < 1 and (rule.name == "none" or not missing):
+        why = "all jobs have one" if not missing else "without a `deadline_rule` no job gets one"
+        notes.append(f"`deadline_fraction` has no effect: {why}.")
     if not missing:
-        return None, []
+        return None, notes
     if rule.name == "none" or options.deadline_fraction == 0:
-        return None, [f"{missing:,} of {counted(n, 'job')} have no deadline: they are best effort."]
+        best_effort = f"{missing:,} of {counted(n, 'job')} have no deadline: they are best effort."
+        return None, [best_effort, *notes]
     rows: NDArray[np.int64] | slice = slice(None) if missing == n else np.flatnonzero(~known)
     relative = relative_deadlines(jobs, rule, machine, options.seed, rows, run_time)
     if options.deadline_fraction < 1:

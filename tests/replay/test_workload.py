@@ -364,6 +364,35 @@ def test_a_fraction_of_the_jobs_gets_a_deadline():
     assert not (few & ~more).any()
 
 
+@pytest.mark.parametrize(
+    ("options", "deadline", "said"),
+    [
+        (
+            {"deadline_rule": "none", "deadline_fraction": 0.5},
+            np.inf,
+            "`deadline_fraction` has no effect: without a `deadline_rule` no job gets one.",
+        ),
+        (
+            {"deadline_fraction": 0.5},
+            900.0,
+            "`deadline_fraction` has no effect: all jobs have one.",
+        ),
+        ({"deadline_fraction": 0.5}, np.inf, None),
+        ({"deadline_rule": "none"}, np.inf, None),
+        (
+            {"preempt_mode": "cancel"},
+            np.inf,
+            "`preempt_mode` has no effect: no `preempt_type` says who preempts whom.",
+        ),
+        ({"preempt_mode": "off"}, np.inf, None),
+    ],
+)
+def test_settings_without_effect_are_told(options, deadline, said):
+    """They are no mistake, and change nothing."""
+    notes = prepare(log(2, deadline=[deadline] * 2), WorkloadOptions(**options)).assumptions
+    assert [sentence for sentence in notes if "no effect" in sentence] == ([said] if said else [])
+
+
 def test_draws_are_uniform_and_streams_differ():
     """Consecutive ids give unrelated numbers in [0, 1)."""
     ids = np.arange(100_000)
