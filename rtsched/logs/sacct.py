@@ -294,6 +294,8 @@ class SacctReader:
         row["array_limit"], row["begin"] = np.zeros(n, np.int32), np.full(n, np.nan)
         if "submit_line" in cells:
             marked = read.telling(cells["submit_line"]) | read.with_node_range(cells["submit_line"])
+            if "eligible" not in cells:
+                marked |= read.marked(cells["submit_line"], b"-b")
             if self._resources:
                 marked |= self._may_ask_for_gpus(cells)
         free = [name for name in ("extra", "comment") if name in cells]

@@ -319,9 +319,9 @@ class SlurmRows:
     ) -> NDArray[np.float64] | None:
         """Return the earliest start: when a job became eligible, if that is after its submit.
 
-        Where it is `replayed` what made the job wait, its own begin time counts.
+        Where it is `replayed` what made the job wait, or not known, its own begin time counts.
         """
-        eligible = np.where(replayed, begin, eligible)
+        eligible = np.where(replayed | np.isnan(eligible), begin, eligible)
         late = (eligible > submit) & ~(eligible > start)
         if not late.any():
             return None

@@ -75,6 +75,19 @@ def test_suspended_jobs_are_told(read: Read) -> None:
     assert not any("suspended" in told for told in read(table(*parts)).assumptions)
 
 
+@pytest.mark.parametrize("option", ["-b", "--begin", "--beg"])
+def test_begin_times_where_nothing_tells_when_a_job_became_eligible(
+    read: Read, option: str
+) -> None:
+    """The submit line does; Eligible comes first, and a log that shows an earlier start."""
+    line = {"SubmitLine": f"sbatch {option}=2026-11-21T12:01:00 x.sh"}
+    assert (read(table(line)).jobs.begin - NOON).tolist() == [60]
+    early = read(table({**line, "Start": "2026-11-21T12:00:30"}))
+    assert early.jobs.begin.tolist() == [-np.inf]
+    known = read(table({**line, "Eligible": "2026-11-21T12:00:20"}))
+    assert (known.jobs.begin - NOON).tolist() == [20]
+
+
 @pytest.mark.parametrize("zone", ["", "Z", "+0000"])
 def test_times_without_seconds(read: Read, zone: str) -> None:
     """12:01:50 to 12:03:05 show as two minutes for 75 s; three show that a job was suspended."""
