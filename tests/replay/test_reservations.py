@@ -51,8 +51,8 @@ def test_reservations_that_overlap_or_touch_are_one_span() -> None:
     assert notes[0].startswith("Reservations replayed: 3, of 2 nodes.")
     assert notes[1:] == [
         "Reservations that recur, replayed once, as printed: 1.",
-        "Reservations left out, holds some cores of its nodes, and it is not said how many of "
-        "each: 1.",
+        "Reservations left out, holds some cores of its nodes, and how many of each is not "
+        "known: 1.",
         "Reservations left out, names no nodes: 1.",
         "Reservations left out, of nodes that the machine does not have: 1.",
     ]
