@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from rtsched.errors import ConfigError
+from rtsched.model.resources import allowed_nodes
 from rtsched.simulator.exclusive import ExclusiveNodes
+from rtsched.simulator.interface import StaticAnswers, StopConditions
 from rtsched.simulator.preemptive import PreemptiveNodes
 from rtsched.simulator.recurring import RecurringNodes
 from rtsched.simulator.settings import ExclusiveSettings
@@ -13,7 +18,6 @@ from rtsched.simulator.sliced import SlicedServers
 from rtsched.simulator.time_shared import TimeSharedNodes
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from rtsched.model.cluster import Cluster
@@ -50,6 +54,8 @@ def simulate(
     """
     if options.get("preemption") is not None and (problem := _unpreempted(settings)):
         raise ConfigError([problem])
+    if _reserves_in_sets(jobs, cluster, settings, options):
+        jobs, cluster = _node_by_node(jobs, cluster)
     blocked = options.get("blocked")
     if blocked is not None and len(blocked.node):
         if problem := _unreserved(settings):
@@ -67,6 +73,33 @@ def simulate(
         )
     machines = PERIODIC if periodic else MACHINES
     return machines[settings.machine](jobs, run_time, cluster, settings, **options)
+
+
+def _reserves_in_sets(
+    jobs: Jobs, cluster: Cluster, settings: SystemSettings, options: dict[str, Any]
+) -> bool:
+    """Return whether jobs that have whole nodes, in sets of them, all wait with reservations.
+
+    Reservations of whole nodes are counts, which is not enough where some nodes are of no use to a
+    job. Where plug-ins are asked, they see the machine as it is.
+    """
+    if not isinstance(settings, ExclusiveSettings) or settings.loop != "conservative":
+        return False
+    asked = (options.get(name) for name in ("compiled", "periodic"))
+    if cluster.shared or any(each is not None and len(each) for each in asked):
+        return False
+    if options.get("stop_at", StopConditions()) != StopConditions():
+        return False
+    placed = options.get("static", StaticAnswers()).placement is not None
+    return not placed and len(allowed_nodes(jobs, cluster)[1]) > 0
+
+
+def _node_by_node(jobs: Jobs, cluster: Cluster) -> tuple[Jobs, Cluster]:
+    """Return jobs and machine with one of a resource on each node, which a job takes."""
+    one, each = (np.ones((len(rows), 1), np.int64) for rows in (cluster, jobs))
+    nodes = cluster.nodes.replace({"capacity": ("node",)}, capacity=one)
+    jobs = jobs.replace({"demand": ("node",)}, demand=each, exclusive=None)
+    return jobs, replace(cluster, nodes=nodes, licenses={})
 
 
 def _unpreempted(settings: SystemSettings) -> str:

@@ -145,6 +145,17 @@ def test_jobs_run_on_the_nodes_that_they_ask_for(unit: str, loop: str) -> None:
     assert system.node_rows()[1].tolist() == [0, 0, 1]
 
 
+def test_no_later_job_has_the_node_that_another_waits_for() -> None:
+    """Only n1 is of use to them, and the last asks for less time; n2 would be free all along."""
+    asked = log(*["--nodelist=n1"] * 3, wall_time=[5.0, 8.0, 6.0], submit=[0.0, 3.0, 3.0])
+    two = Cluster(Nodes.build(2, name=["n1", "n2"]))
+    work = prepare(asked, PLAIN, two)
+    for settings in (ExclusiveSettings(loop=loop) for loop in ("easy", "conservative")):
+        run = replay(work, "x", Policy(system=settings))
+        assert run.results.start.tolist() == [0, 5, 10]
+        assert run.results.first_node.tolist() == [0, 0, 0]
+
+
 @pytest.mark.parametrize(
     ("plugin", "unit"),
     [
