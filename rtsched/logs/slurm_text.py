@@ -330,10 +330,15 @@ def ending(state: str) -> Ending:
         flags, base = int(number[1]) & ~0xFF, int(number[1]) & 0xFF
         known = _BASE_STATES[base] if base < len(_BASE_STATES) else ""
         state = next((name for flag, name in _STATE_FLAGS.items() if flag & flags), known)
+    return ENDINGS.get(state_name(state), Ending.UNKNOWN)
+
+
+def state_name(state: str) -> str:
+    """Return the name of a state such as `CANCELLED by 1001`, in full where it is cut."""
     word = next(iter(state.upper().split()), "")
     name = word.rstrip("+")
     found = [full for full in ENDINGS if full.startswith(name)] if word != name else []
-    return ENDINGS.get(found[0] if len(found) == 1 else name, Ending.UNKNOWN)
+    return found[0] if len(found) == 1 else name
 
 
 def is_state_number(state: str) -> bool:

@@ -84,6 +84,17 @@ def test_every_column_and_attribute_that_is_read_has_its_treatment():
     assert {name.lower() for name in ATTRIBUTE_NAMES} == ATTRIBUTES - dropped
 
 
+def test_cut_states_and_decimal_commas_stay(tmp_path):
+    """A state is written in full."""
+    text = (
+        "JobID;Submit;ElapsedRaw;TimelimitRaw;ReqCPUS;ReqMem;State\n"
+        "1;1790812800,0;600,0;15,0;4,0;64,0;OUT_OF_ME+\n"
+    )
+    done, output = without(tmp_path, text)
+    assert not done.blanked.count
+    assert output.splitlines()[1] == "1|1790812800,0|600,0|15,0|4,0|64,0|OUT_OF_MEMORY"
+
+
 def test_states_by_number_stay(tmp_path):
     """As the accounting database has them."""
     text = "JobID|Submit|ElapsedRaw|State\n1|1790812800|600|3\n2|1790812800|600|11\n"

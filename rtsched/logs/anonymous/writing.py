@@ -34,6 +34,7 @@ from rtsched.logs.slurm_text import (
     generic_column,
     is_state_number,
     licenses_in,
+    state_name,
     submit_line,
 )
 from rtsched.logs.source import MESSAGE, Source, json_records, readable
@@ -229,15 +230,16 @@ class _SwfWriter(_Writer):
 
 # --- sacct text -----------------------------------------------------------------------------------
 
-_NUMBER = re.compile(r"\d{0,15}(?:\.\d{1,3})?[KM]?", re.ASCII)
+_NUMBER = re.compile(r"\d{0,15}(?:\.\d{1,3}|,0)?[KM]?", re.ASCII)
 _TIME = re.compile(
-    r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15})?(?:Z|[+-][\d:]{2,6})?|\d{1,11}(?:\.0)?|Unknown|None|N/A|",
+    r"\d{4}-\d\d-\d\d(?:[T ][\d:.]{5,15})?(?:Z|[+-][\d:]{2,6})?|\d{1,11}(?:[.,]0)?|"
+    r"Unknown|None|N/A|",
     re.ASCII,
 )
 _DURATION = re.compile(
-    r"(?:\d{1,9}-)?[\d:.]{0,20}|UNLIMITED|Partition_Limit|INVALID", re.ASCII | re.IGNORECASE
+    r"(?:\d{1,9}-)?[\d:.]{0,20}(?:,0)?|UNLIMITED|Partition_Limit|INVALID", re.ASCII | re.IGNORECASE
 )
-_SIZE = re.compile(r"[\d.]{1,20}[KMGTPE]?[cn]?|0?", re.ASCII | re.IGNORECASE)
+_SIZE = re.compile(r"[\d.]{1,20}(?:,0|[KMGTPE]?[cn]?)|0?", re.ASCII | re.IGNORECASE)
 _FORMS = {
     _NUMBER: "jobidraw elapsedraw reqcpus alloccpus ncpus nnodes allocnodes reqnodes restarts",
     _TIME: "submit eligible start end",
@@ -511,7 +513,7 @@ def job_id(text: str) -> str:
 
 def state(text: str) -> str:
     """Return a state, or its number, without who cancelled the job."""
-    word = (text.upper().split() or [""])[0].rstrip("+")
+    word = state_name(text)
     return word if word in ENDINGS or is_state_number(word) else ""
 
 
