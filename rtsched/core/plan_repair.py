@@ -7,7 +7,7 @@ Where the nodes of a plan are equal, and it kept enough of them free, that alway
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rtsched.model.jobs import Jobs
     from rtsched.model.snapshot import Snapshot
 
-"""Seconds by which entries may overlap: epoch seconds are exact to a quarter of that."""
+T = TypeVar("T", np.float64, np.bool_)
 
 
 def by_room(snapshot: Snapshot) -> bool:
@@ -60,7 +60,7 @@ def start_delays(snapshot: Snapshot, plan: Schedule, slack: float) -> NDArray[np
     """
     if not by_room(snapshot):
         wanted = np.maximum(plan.starts() - snapshot.now, 0.0)
-        return np.maximum(_last_of(plan, snapshot.free_in[plan.nodes] - wanted), 0.0)
+        return _largest_of(plan, np.maximum(snapshot.free_in[plan.nodes] - wanted, 0.0))
     delay, entry = np.zeros(len(plan)), plan.rows()
     delay[entry[~snapshot.cluster.usable[plan.nodes]]] = np.inf
     ready = np.maximum(plan.entries.start - snapshot.now, 0.0)
@@ -75,11 +75,10 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
     could itself.
     """
     if not by_room(snapshot):
-        busy, some = snapshot.free_in > within, plan.ragged.lengths > 0
-        found = ~some
-        if some.any() and not busy.all():
-            found[some] = ~np.logical_or.reduceat(busy[plan.nodes], plan.indptr[:-1][some])
-        return found
+        busy = snapshot.free_in > within
+        if busy.all():
+            return np.equal(plan.ragged.lengths, 0)
+        return ~_largest_of(plan, busy[plan.nodes])
     free, entry = np.ones(len(plan), np.bool_), plan.rows()
     free[entry[~snapshot.cluster.usable[plan.nodes]]] = False
     now = np.zeros(len(plan))
@@ -88,13 +87,12 @@ def free_now(snapshot: Snapshot, plan: Schedule, within: float) -> NDArray[np.bo
     return free & (start <= within)
 
 
-def _last_of(plan: Schedule, times: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the latest of each entry's times, one per node; -inf for one without nodes."""
-    latest = np.full(len(plan), -np.inf)
-    some = plan.ragged.lengths > 0
+def _largest_of(plan: Schedule, values: NDArray[T]) -> NDArray[T]:
+    """Return the largest of each entry's values, one per node; 0 for one without nodes."""
+    found, some = np.zeros(len(plan), values.dtype), plan.ragged.lengths > 0
     if some.any():
-        latest[some] = np.maximum.reduceat(times, plan.indptr[:-1][some])
-    return latest
+        found[some] = np.maximum.reduceat(values, plan.indptr[:-1][some])
+    return found
 
 
 def put_off(

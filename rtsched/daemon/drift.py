@@ -48,7 +48,7 @@ def changed_by_users(
         | ~np.isfinite(seen.deadline),
         "its deadline was moved forward": seen.deadline < requested.deadline - LATE,
         "its start was postponed": seen.begin > late,
-        "it is held": _held(observation, ids[there]),
+        "it is held": are_held(observation, ids[there]),
         "its dependencies were changed": are_in(
             ids[there], _newly_waiting(site, observation, names)
         )
@@ -269,7 +269,7 @@ def _sharing(requested: Jobs, observation: Observation) -> Jobs:
     return requested.replace(exclusive=requested.exclusive & ~there)
 
 
-def _held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
+def are_held(observation: Observation, jobs: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Return which waiting jobs somebody holds; those that are held for a verdict do not count."""
     marks = observation.marks
     return are_in(jobs, marks.job[marks.held & ~marks.deferred])

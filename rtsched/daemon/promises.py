@@ -7,7 +7,7 @@ import re
 from bisect import bisect, insort
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -22,12 +22,14 @@ from rtsched.model.snapshot import are_in, places
 from rtsched.model.table import Amounts, Ragged, Table, Text, amounts_from, resource_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
 
     from rtsched.daemon.site import Site
+
+    _OfUsers: TypeAlias = "dict[int, tuple[Promise, ...]]"
 
 PromiseState = Literal[
     "offered",
@@ -120,7 +122,7 @@ class OpenPromises(dict[int, Promise]):
     """Open promises and held offers by job id; never written to once it is made."""
 
     @cached_property
-    def of_users(self) -> dict[int, tuple[Promise, ...]]:
+    def of_users(self) -> _OfUsers:
         """The same by uid, the oldest first."""
         found: dict[int, list[Promise]] = {}
         for promise in sorted(self.values(), key=_age):
@@ -147,16 +149,26 @@ class OpenPromises(dict[int, Promise]):
         """Return these and one more, in place of one of the same job."""
         more = OpenPromises(self)
         more[promise.id] = promise
-        if promise.id not in self:
-            own = [*self.of_users.get(promise.uid, ())]
+        if promise.id in self:
+            return more
+
+        def of_users(known: _OfUsers) -> _OfUsers:
+            own = [*known.get(promise.uid, ())]
             insort(own, promise, key=_age)
-            offered = promise.state == "offered"
-            more.__dict__["of_users"] = {**self.of_users, promise.uid: tuple(own)}
-            more.__dict__["offers"] = np.append(self.offers, promise.id) if offered else self.offers
-            ledger = self.ledger.with_rows(_ledger_of([promise]))
-            ascends = (ledger.job[1:] > ledger.job[:-1]).all()
-            more.__dict__["ledger"] = ledger if ascends else ledger.take(np.argsort(ledger.job))
-        return more
+            return {**known, promise.uid: tuple(own)}
+
+        def ledger(known: Promises) -> Promises:
+            grown = known.with_rows(_ledger_of([promise]))
+            ascends = (grown.job[1:] > grown.job[:-1]).all()
+            return grown if ascends else grown.take(np.argsort(grown.job))
+
+        new = [promise.id] if promise.state == "offered" else []
+        return self._passed_on(
+            more,
+            of_users=of_users,
+            offers=lambda known: np.append(known, np.array(new, np.int64)),
+            ledger=ledger,
+        )
 
     def without(self, jobs: Iterable[int]) -> OpenPromises:
         """Return these without those of some jobs; the same ones, if there are none."""
@@ -166,15 +178,25 @@ class OpenPromises(dict[int, Promise]):
         left = OpenPromises(self)
         for job in gone:
             del left[job]
-        ids = np.array(sorted(gone), np.int64)
-        users, of_users = {self[job].uid for job in gone}, self.of_users.copy()
-        for uid in users:
-            own = tuple(promise for promise in of_users.pop(uid) if promise.id not in gone)
-            of_users |= {uid: own} if own else {}
-        left.__dict__["of_users"] = of_users
-        left.__dict__["offers"] = self.offers[~are_in(self.offers, ids)]
-        left.__dict__["ledger"] = self.ledger.take(~are_in(self.ledger.job, ids))
-        return left
+        ids, users = np.array(sorted(gone), np.int64), {self[job].uid for job in gone}
+
+        def of_users(known: _OfUsers) -> _OfUsers:
+            kept = {uid: tuple(one for one in known[uid] if one.id not in gone) for uid in users}
+            return {uid: own for uid, own in (known | kept).items() if own}
+
+        return self._passed_on(
+            left,
+            of_users=of_users,
+            offers=lambda known: known[~are_in(known, ids)],
+            ledger=lambda known: known.take(~are_in(known.job, ids)),
+        )
+
+    def _passed_on(self, to: OpenPromises, **follows: Callable[[Any], Any]) -> OpenPromises:
+        """Return others that know what is known of these, each as it follows from that."""
+        for name, follow in follows.items():
+            if name in self.__dict__:
+                to.__dict__[name] = follow(self.__dict__[name])
+        return to
 
 
 def _ledger_of(promises: Sequence[Promise]) -> Promises:

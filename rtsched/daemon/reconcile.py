@@ -12,7 +12,7 @@ import numpy as np
 
 from rtsched.adapters.live import FIRST_OWN_ID, UNJUDGED, Completions, CompletionStatus
 from rtsched.daemon import messages
-from rtsched.daemon.drift import STUCK, changed_by_users, with_present
+from rtsched.daemon.drift import STUCK, are_held, changed_by_users, with_present
 from rtsched.daemon.promises import OPEN, OpenPromises
 from rtsched.daemon.qos_limits import with_limits
 from rtsched.daemon.restarting import NEVER
@@ -177,9 +177,10 @@ def _notices(
     now: float,
 ) -> tuple[tuple[Action, ...], Mapping[str, Promise]]:
     """Return what users are told of promises that are no more, and whom nobody could tell yet."""
-    held = set(observation.marks.job[observation.marks.held].tolist())
-    void = [promise for promise in changed if promise.state == "void"]
-    texts = {r.id: messages.voided(r.why, held=r.id in held) for r in void}
+    void = {promise.id: promise.why for promise in changed if promise.state == "void"}
+    held = are_held(observation, np.array(list(void), np.int64)).tolist()
+    pairs = zip(void.items(), held, strict=True)
+    texts = {job: messages.voided(why, held=of_job) for (job, why), of_job in pairs}
     texts |= {r.id: messages.broken(wording) for r in changed if r.why == SUSPENDED}
     until = now + REMEMBERED
     unnotified = {token: r for token, r in site.unnotified.items() if now < r.expires}

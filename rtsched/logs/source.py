@@ -295,7 +295,7 @@ LONGEST = 64 << 20
 """A longer object is no job."""
 
 JOBS = re.compile(rb'"jobs"\s*:\s*\[')
-"""What stands before a list of jobs."""
+"""What is before a list of jobs."""
 _AT_ONCE = 4096
 
 

@@ -102,8 +102,8 @@ def _failed(request: Request[Any, Any, Any], error: Exception) -> Response[Probl
 def _wrong(detail: dict[str, str]) -> str:
     """Return what Litestar says is wrong with a parameter; the body is one named `data`."""
     key, message = detail.get("key", ""), detail.get("message", "")
-    told = "is missing" if message == repr(key) else message
-    return " ".join(filter(None, ("the body" if key == "data" else key, told)))
+    what = "is missing" if message == repr(key) else message
+    return " ".join(filter(None, ("the body" if key == "data" else key, what)))
 
 
 def create_app(

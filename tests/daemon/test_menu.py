@@ -234,7 +234,7 @@ async def test_nothing_is_held_for_a_question(patient: Running) -> None:
 
 
 async def test_a_question_after_too_many_unused_offers(tmp_path: Path) -> None:
-    """Nothing is held any more; what could be promised is told all the same."""
+    """Nothing is held any more; the answer still names what could be promised."""
     one = Running(tmp_path, DaemonSettings(menu_ms=600_000.0, unused_offers_per_hour=0))
     await one.start(**busy({1: 120, 2: 120, 3: 120}))
     earliest = NOW + 150 * MINUTE
